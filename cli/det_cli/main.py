@@ -4,18 +4,30 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from det_cli import errors
-from det_cli.find import find, names_of
-
+# Functions import the other modules, so that Ctrl-C during these imports prints no traceback.
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
     from det_cli.find import Match
 
+_INTERRUPTED = 130
+
 
 def main(argv: "Sequence[str] | None" = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except KeyboardInterrupt:
+        if os.environ.get("DET_DEBUG") == "1":
+            raise
+        print("det: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _main(words: "list[str]") -> int:
+    from det_cli import errors
+
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -27,6 +39,9 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _run(words: "list[str]") -> int:
+    from det_cli import errors
+    from det_cli.find import find
+
     path, match = "", None
     try:
         options, words = _global_options(words)
@@ -49,6 +64,8 @@ def _run(words: "list[str]") -> int:
 
 
 def _help(words: "list[str]") -> int:
+    from det_cli import errors
+    from det_cli.find import find
     from det_cli.help import print_group, print_top
 
     if not words:
@@ -59,6 +76,7 @@ def _help(words: "list[str]") -> int:
 
 
 def _run_match(match: "Match", options: "dict[str, str]") -> int:
+    from det_cli import errors
     from det_cli.declare import Group
 
     if isinstance(match.node, Group):
@@ -99,6 +117,8 @@ def _ask_for_trust(error: Exception, args: "Namespace") -> bool:
 
 def _global_options(words: "list[str]") -> "tuple[dict[str, str], list[str]]":
     """Parse the options before the command: -u NAME, -m ADDRESS, -v."""
+    from det_cli import errors
+
     fields = {"-u": "user", "--user": "user", "-m": "master", "--master": "master"}
     options: dict[str, str] = {}
     while words and words[0].startswith("-"):
@@ -118,6 +138,9 @@ def _global_options(words: "list[str]") -> "tuple[dict[str, str], list[str]]":
 
 
 def _complain(error: BaseException, path: str, match: "Match | None" = None) -> int:
+    from det_cli import errors
+    from det_cli.find import names_of
+
     report = errors.report_for(error, path)
     if report is None:
         cause = f"{type(error).__name__}: {error}"

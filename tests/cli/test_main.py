@@ -212,6 +212,32 @@ def test_det_debug_raises_the_exception(
         det("agent", "list")
 
 
+INTERRUPTED_IMPORT = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from det_cli.main import main
+sys.exit(main(["deploy", "local", "cluster-up"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["det_cli.errors", "det_cli.find", "det_cli.parse", "det_controlplane.entry.local.commands"],
+)
+def test_ctrl_c_during_an_import_exits_with_130_and_no_traceback(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, module]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 130
+    assert result.stderr.endswith("interrupted\n")
+    assert "Traceback" not in result.stderr
+
+
 def test_version_works_without_a_cluster(home: object, det: Det) -> None:
     result = det("-m", f"127.0.0.1:{free_port()}", "version")
     assert result.code == 0

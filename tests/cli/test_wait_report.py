@@ -12,7 +12,8 @@ from determined.common import log_stream
 from determined.common.http import Session
 
 from tests.cli.conftest import Det
-from tests.support.fake_cluster import FakeCluster, RecordedRequest, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
+from tests.support.fake_cluster import FakeCluster
 
 QUEUED = {"state": "QUEUED", "code": "NO_FREE_SLOTS", "sentence": "needs 8 slots; none is free"}
 BEHIND = {"state": "QUEUED", "code": "FAIR_SHARE", "sentence": "its share is used"}

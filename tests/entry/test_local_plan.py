@@ -1,6 +1,7 @@
 """Flags and configuration of `det deploy local` become a plan or an error."""
 
 import json
+import re
 import socket
 from argparse import Namespace
 from pathlib import Path
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.entry.local import certificate
+from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles
 from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
 
@@ -174,6 +176,58 @@ def test_ignored_keys_are_listed(files: LocalFiles) -> None:
 def test_rejects_an_invalid_configuration(files: LocalFiles, config: str) -> None:
     with pytest.raises(InvalidConfig):
         planned(files, config)
+
+
+def test_message_about_an_unknown_key_lists_every_documented_key(files: LocalFiles) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "cluster-config.md"
+    sections = re.findall(r"^## ([a-z_]+)(?:\[\])?$", page.read_text("utf-8"), re.MULTILINE)
+    top_level = page.read_text("utf-8").split("## Top level")[1].split("\n## ")[0]
+    keys = {*sections, *re.findall(r"^\| `([a-z_]+)`", top_level, re.MULTILINE)}
+    assert {"local_agents", "security", "port", "reserved_ports"} <= keys
+    with pytest.raises(InvalidConfig) as error:
+        planned(files, "local_agent: []")
+    message = str(error.value)
+    assert "did you mean 'local_agents'?" in message
+    assert keys - set(re.split(r"[ ,]+", message.partition("allowed here: ")[2])) == set()
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536])
+def test_port_out_of_range_is_rejected(files: LocalFiles, port: int) -> None:
+    sentence = f"--master-port must be a number from 1 to 65535, not {port}"
+    with pytest.raises(BadPlan, match=sentence):
+        planned(files, master_port=port)
+
+
+def test_unusable_data_directory_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "locked").mkdir()
+    # Tests run as root too, for whom no directory is locked.
+    monkeypatch.setattr("os.access", lambda path, _: Path(path).name != "locked")
+    for folder, cause in (
+        ("file", f"{tmp_path}/file is a file"),
+        ("file/below", f"{tmp_path}/file is a file"),
+        ("locked/new", f"this user may not write to {tmp_path}/locked"),
+    ):
+        assert main("cluster-up", Namespace(data_dir=str(tmp_path / folder))) == 1
+        sentence = f"the data directory {tmp_path / folder} cannot be used: {cause}."
+        assert capsys.readouterr().err.startswith(sentence)
+    assert main("cluster-up", Namespace(data_dir="/proc/new")) == 1
+    assert "/proc/new cannot be used: it cannot be created: " in capsys.readouterr().err
+
+
+def test_interrupted_start_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("det_controlplane.entry.local.plan.plan", interrupt)
+    folder = tmp_path / "new"
+    assert main("cluster-up", Namespace(data_dir=str(folder))) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert not folder.exists()
 
 
 def test_unreadable_configuration_is_named(files: LocalFiles) -> None:

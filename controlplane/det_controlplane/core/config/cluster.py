@@ -1,6 +1,6 @@
 """The cluster configuration. Its keys are the keys of Determined (docs/reference/cluster-config.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -136,15 +136,19 @@ class ClusterConfig:
         return pool.scheduler if pool else Scheduler()
 
 
-def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
-    """Read the configuration. Raises InvalidConfig with all problems."""
+def load_cluster(source: str | Mapping[str, Any], own_keys: Sequence[str] = ()) -> ClusterConfig:
+    """Read the configuration. Raises InvalidConfig with all problems.
+
+    `own_keys` are keys that the caller reads itself. A message about an unknown key lists them, too."""
     raw = (
         load_yaml(source, what=WHAT) if isinstance(source, str) and source.strip() else source or {}
     )
     problems = list(json_problems(raw))
     if problems:
         raise InvalidConfig(problems, what=WHAT)
-    config = _cluster(Reader(raw, "", problems))
+    reader = Reader(raw, "", problems)
+    reader.gives(*own_keys)
+    config = _cluster(reader)
     if problems:
         raise InvalidConfig(problems, what=WHAT)
     return config

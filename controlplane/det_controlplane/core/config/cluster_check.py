@@ -1,6 +1,6 @@
 """Check the parts of a cluster configuration that only take effect in tasks, before users run into the errors."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.config.cluster import WHAT, ClusterConfig, load_cluster
@@ -17,9 +17,9 @@ _PROBE = {
 _ANY_STORAGE = {"type": "directory", "container_path": "/checkpoints"}
 
 
-def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
+def load_checked(source: str | Mapping[str, Any], own_keys: Sequence[str] = ()) -> ClusterConfig:
     """Read the configuration. Raises InvalidConfig for storage or task defaults with which every experiment fails."""
-    config = load_cluster(source)
+    config = load_cluster(source, own_keys)
     problems = list(dict.fromkeys(_problems(config)))
     if problems:
         raise InvalidConfig(problems, what=WHAT)

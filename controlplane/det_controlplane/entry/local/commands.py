@@ -64,6 +64,7 @@ def main(action: str, args: Any) -> int:
         _say(str(e))
         return FAILED
     except KeyboardInterrupt:
+        _say("interrupted")
         return 130
 
 
@@ -98,9 +99,10 @@ def cluster_up(args: Any) -> int:
         _print_password_once(files)
         return OK
     is_new = not files.folder.exists()
+    data_version.require_usable_folder(files)
     try:
         return _start(files, args)
-    except Exception:
+    except BaseException:  # also Ctrl-C, so that a first start leaves no half of a directory
         if is_new and not _has_begun(files):
             shutil.rmtree(files.folder, ignore_errors=True)
         raise

@@ -3,6 +3,8 @@
 If a version rewrote the files and then refused the database, no version could start the cluster.
 """
 
+import os
+
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
 from det_controlplane.adapters.postgres_binaries import NoPostgres
 from det_controlplane.core.interface import PRODUCT_VERSION
@@ -12,6 +14,25 @@ from det_controlplane.entry.local.files import LocalFiles, NewerFiles
 
 class UnusableData(Exception):
     """This version cannot use the data; the message names the cause and the fix."""
+
+
+def require_usable_folder(files: LocalFiles) -> None:
+    """Refuse a data directory in which the cluster cannot create files, with the cause."""
+    folder = files.folder
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not nearest.is_dir():
+        cause = f"{nearest} is a file"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        cause = f"this user may not write to {nearest}"
+    else:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return
+        except OSError as e:
+            cause = f"it cannot be created: {e.strerror}"
+    raise UnusableData(
+        f"the data directory {folder} cannot be used: {cause}. Choose another one with --data-dir"
+    )
 
 
 def require_known_files(files: LocalFiles) -> None:

@@ -17,6 +17,7 @@ from det_controlplane.services.random_text import random_text
 AGENTS_KEY = "local_agents"
 DEFAULT_NAME = "determined"
 _PASSWORD_BYTES = 12
+_LAST_PORT = 65_535
 
 
 class BadPlan(Exception):
@@ -40,7 +41,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
     config = _complete_config(raw, files, args, _name_of(args, before))
     # Everything that is wrong with it is said here, not in the log of a server.
-    checked = load_checked(config)
+    checked = load_checked(config, own_keys=(AGENTS_KEY,))
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
     awaits = _awaits_password(files, database_url)
     untold = None if awaits else files.unprinted_password()
@@ -51,7 +52,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     desired = Desired(
         cluster_name=name,
         host=host,
-        port=getattr(args, "master_port", None) or (before.port if before else checked.port),
+        port=_port(args) or (before.port if before else checked.port),
         database_url=database_url,
         agents=_agents(args, name, agents, before),
         tls_cert=tls_cert,
@@ -203,6 +204,13 @@ def _slots(args: Any) -> str:
         return f"artificial:{artificial}" if artificial else "none"
     no_gpu = getattr(args, "no_gpu", False) or getattr(args, "gpu", True) is False
     return "cpu" if no_gpu else "auto"
+
+
+def _port(args: Any) -> int | None:
+    port: int | None = getattr(args, "master_port", None)
+    if port is not None and not 1 <= port <= _LAST_PORT:
+        raise BadPlan(f"--master-port must be a number from 1 to {_LAST_PORT}, not {port}")
+    return port
 
 
 def _host(args: Any, before: Desired | None, password: str | None) -> str:
