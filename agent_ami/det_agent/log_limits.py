@@ -19,6 +19,10 @@ BURST_S = 60.0
 PAUSE_S = 1.0
 # The share of a processor for a task's patterns, and the seconds that it may use at once after a silence.
 SEARCH_RATE, SEARCH_S = 0.1, 6.0
+_HOW_TO_RAISE = (
+    "To raise it, set log_lines_per_second and log_bytes_per_second in the agent's configuration;"
+    " for rented machines, in agent_config_file_contents of the pool"
+)
 _UNSEARCHED = "the patterns of the log policies take too long: some lines of this task are not searched for them"
 
 
@@ -31,6 +35,7 @@ class _Allowance:
     since: float
     search_s: float = SEARCH_S
     dropped: int = 0
+    dropped_at: str = ""  # time of the first dropped line
     is_unsearched_reported: bool = False
 
 
@@ -79,7 +84,7 @@ class LogLimits:
         with self._lock:
             task = self._tasks.pop(key.task_id, None)
         if task is not None and task.dropped:
-            self._spool.append([self._about(key, task.dropped)])
+            self._spool.append([self._about(key, task)])
 
     def _passing(
         self, key: ContainerKey, task: _Allowance, lines: Sequence[TaskLine]
@@ -93,11 +98,12 @@ class LogLimits:
             if task.lines < self._lines_s * PAUSE_S or task.bytes < self._bytes_s * PAUSE_S:
                 task.dropped += len(lines)
                 return notices, passing
-            notices.append(self._about(key, task.dropped))
+            notices.append(self._about(key, task))
             task.dropped = 0
         for index, line in enumerate(lines):
             if task.lines < 1 or task.bytes < len(line.encoded):
                 task.dropped = len(lines) - index
+                task.dropped_at = line.timestamp()
                 break
             task.lines -= 1
             task.bytes -= len(line.encoded)
@@ -141,8 +147,9 @@ class LogLimits:
         task.since = now
         return task
 
-    def _about(self, key: ContainerKey, left_out: int) -> bytes:
+    def _about(self, key: ContainerKey, task: _Allowance) -> bytes:
+        """Return the notice that takes the place of dropped lines: it has the time of the first one."""
         rate = f"{self._lines_s:,g} lines or {self._bytes_s / 1024:,g} KiB per second"
-        lines = "1 line" if left_out == 1 else f"{left_out:,} lines"
-        text = f"{lines} dropped: log rate limit ({rate}) exceeded"
-        return agent_line(key, self._agent_id, text, "WARNING")
+        lines = "1 line" if task.dropped == 1 else f"{task.dropped:,} lines"
+        text = f"{lines} dropped here: log rate limit ({rate}) exceeded. {_HOW_TO_RAISE}"
+        return agent_line(key, self._agent_id, text, "WARNING", task.dropped_at)

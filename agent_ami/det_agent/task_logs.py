@@ -48,6 +48,9 @@ class TaskLine:
     encoded: bytes
     text: str
 
+    def timestamp(self) -> str:
+        return str(json.loads(self.encoded).get("timestamp", ""))
+
     def with_matched(self, matching: Sequence[str]) -> bytes:
         """Return the encoded line with the patterns that match it."""
         if not matching:
@@ -72,12 +75,14 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine
     return [_line(_complete_line(entry, key, agent_id)) for entry in entries]
 
 
-def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
-    """Return a line of the agent about a container: pulling, starting or failing."""
+def agent_line(
+    key: ContainerKey, agent_id: str, text: str, level: str = "INFO", timestamp: str = ""
+) -> bytes:
+    """Return a line of the agent about a container: pulling, starting or failing. Its time is now by default."""
     line = _line(
         {
             **_identity(key, agent_id),
-            "timestamp": now_rfc3339(),
+            "timestamp": timestamp or now_rfc3339(),
             "level": f"LOG_LEVEL_{level}",
             "log": text,
             "source": "agent",

@@ -7,7 +7,7 @@ import pytest
 from det_agent.log_limits import BURST_S, SEARCH_RATE, SEARCH_S, LogLimits
 from det_agent.runtime import ContainerKey
 from det_agent.spool import Spool, SpoolFull
-from det_agent.task_logs import TaskLine
+from det_agent.task_logs import TaskLine, output_line
 from det_controlplane.core import patterns
 
 KEY = ContainerKey("c", 1, "t.1", "t")
@@ -56,8 +56,27 @@ def test_number_of_dropped_lines_is_reported_afterwards(
     clock.now_s += 2
     limits.append(KEY, [LINE] * 3)
     about, *lines = stored_texts(spool)
-    assert about.startswith("105 lines dropped: log rate limit (10 lines")
+    assert about.startswith("105 lines dropped here: log rate limit (10 lines or 976.562 KiB per s")
+    assert "set log_lines_per_second and log_bytes_per_second in the agent's config" in about
     assert len(lines) == 3
+
+
+def test_notice_stands_at_the_place_and_time_of_dropped_lines(
+    limits: LogLimits, spool: Spool, clock: Clock
+) -> None:
+    def line(number: int) -> TaskLine:
+        stamp = f"2026-01-01T00:00:00.{number:06}Z"
+        return output_line(KEY, "agent-1", f"line {number}", "stdout", stamp)
+
+    limits.append(KEY, [line(n) for n in range(700)])
+    clock.now_s += 2
+    limits.append(KEY, [line(n) for n in range(700, 703)])
+    batch = spool.next_batch(max_lines=100_000, max_bytes=1 << 30)
+    assert batch is not None
+    before, notice, after = (json.loads(stored) for stored in batch.lines[599:602])
+    assert (before["log"], after["log"]) == ("line 599", "line 700")
+    assert notice["log"].startswith("100 lines dropped here")
+    assert notice["timestamp"] == "2026-01-01T00:00:00.000600Z"
 
 
 def test_continuous_excess_adds_few_notes(limits: LogLimits, spool: Spool, clock: Clock) -> None:

@@ -256,3 +256,39 @@ def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: Hous
     expected_numbers = [109, *range(1091, 1100, 2)]
     assert shown_lines.all_text_contents() == [f"line {n}" for n in expected_numbers]
     house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
+
+
+def test_dropped_lines_are_marked_at_their_place_and_levels_have_letters(
+    browser: Any, base: str, house: House
+) -> None:
+    experiment_id = house.experiment(house.admin, house.blue_project)
+    (trial,) = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    lines = [
+        ("INFO", "before"),
+        ("WARNING", "7,703 lines dropped here: log rate limit (9 lines per second) exceeded."),
+        ("ERROR", "after"),
+    ]
+    with house.api.ctx.db.begin() as tx:
+        for second, (level, line) in enumerate(lines):
+            values = {"task": trial["taskId"], "level": f"LOG_LEVEL_{level}", "line": line}
+            at = f"timestamptz '2026-01-01 00:00:0{second}+0'"
+            tx.execute(
+                text(
+                    "INSERT INTO task_logs (task_id, logged_at, level, source, log)"
+                    f" VALUES (:task, {at}, :level, 'agent', :line)"
+                ),
+                values,
+            )
+    with opened(browser, base, user=("admin", PASSWORD)) as tab:
+        tab.open(f"/trials/{trial['id']}/logs")
+        tab.page.get_by_text("after", exact=True).wait_for()
+        rows = tab.page.locator(".log", has_text=re.compile("before|dropped here|after"))
+        classes = [str(row.get_attribute("class")).split() for row in rows.all()]
+        assert ["gap" in names for names in classes] == [False, True, False]
+        signs = [row.locator("[role=img]").all_inner_texts() for row in rows.all()]
+        assert signs == [[], ["W"], ["E"]]
+        assert tab.page.get_by_role("img", name="Error").is_visible()
+        assert tab.faults() == []
+        tab.look(360)
+        assert tab.page.get_by_role("img", name="Error").is_visible()
+        assert tab.complaints == []

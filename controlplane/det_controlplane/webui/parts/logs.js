@@ -161,14 +161,24 @@ const Part = ({ lines, before, mark }) =>
     [lines, before, mark],
   );
 
+// The agent and the task write such a line where they left out others.
+const GAP = /^[\d,]+ (log )?lines? (were )?dropped/;
+const ORDINARY = ["", "info", "unspecified"];
+
 /** @param {{ line: Line, mark: string }} props */
-const LogLine = ({ line, mark }) => html`
-  <div class=${`log ${line.level?.replace("LOG_LEVEL_", "").toLowerCase()}`}>
-    <time datetime=${line.timestamp} role="button" tabindex="-1" title=${`${line.timestamp}: show surrounding lines`}>${clock(line.timestamp)}</time>
-    <span class="log-rank">${line.rankId ?? ""}</span>
-    <span class="log-text">${marked(line.log.replace(/\n$/, ""), mark)}</span>
-  </div>
-`;
+function LogLine({ line, mark }) {
+  const level = (line.level ?? "").replace("LOG_LEVEL_", "").toLowerCase();
+  const gap = level === "warning" && GAP.test(line.log) ? "gap" : "";
+  const sign = !ORDINARY.includes(level) && html`<span class="log-level" role="img" aria-label=${stateName(level)} title=${stateName(level)}>${level.charAt(0).toUpperCase()}</span>`;
+  return html`
+    <div class=${`log ${level} ${gap}`}>
+      <time datetime=${line.timestamp} role="button" tabindex="-1" title=${`${line.timestamp}: show surrounding lines`}>${clock(line.timestamp)}</time>
+      <span class="log-rank">${line.rankId ?? ""}</span>
+      ${sign}
+      <span class="log-text">${marked(line.log.replace(/\n$/, ""), mark)}</span>
+    </div>
+  `;
+}
 
 /** Mark where a text is found. @param {string} text @param {string} mark */
 function marked(text, mark) {
