@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from determined._experiment_config import ExperimentConfig
-from determined._info import ClusterInfo, get_cluster_info
+from determined._info import ClusterInfo, task_info
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class EnvContext:
 
 def make_env(settings: Any) -> EnvContext:
     """Describe the trial of these settings. On a cluster, add the details of its task."""
-    info = get_cluster_info() if settings.managed else None
+    info = task_info() if settings.managed else None
     return EnvContext(
         **(_on_cluster(info) if info is not None else _off_cluster()),
         experiment_config=ExperimentConfig(settings.exp_conf),

@@ -32,9 +32,9 @@ def run(trial_class: Type[Any]) -> int:
     """Train `trial_class` according to the experiment configuration and return the exit code. Every rank calls this."""
     import importlib
 
-    from determined import get_cluster_info
+    from determined._info import task_info
 
-    info = get_cluster_info()
+    info = task_info()
     if info is None:
         raise RuntimeError(
             "a trial class runs by itself only on a cluster; off-cluster use Trainer.fit() in a script, or "

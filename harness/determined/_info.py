@@ -5,6 +5,10 @@ import os
 from typing import Any, Dict, List, Mapping, Optional
 
 from determined import _paths
+from determined._example_hparams import example
+
+# `det experiment create --local --test-mode` sets this variable to the configuration, in JSON.
+LOCAL_TEST_CONFIG = "DET_LOCAL_TEST_CONFIG"
 
 
 class TrialInfo:
@@ -121,7 +125,34 @@ class ClusterInfo:
 
 
 def get_cluster_info() -> Optional[ClusterInfo]:
-    """Return the task that this process belongs to, or None outside of a cluster."""
+    """Return the task that this process belongs to, or None outside of a cluster.
+
+    In `det experiment create --local --test-mode`, it has the hyperparameters of the configuration.
+    """
+    info = task_info()
+    return _local_test_info() if info is None else info
+
+
+def _local_test_info() -> Optional[ClusterInfo]:
+    text = os.environ.get(LOCAL_TEST_CONFIG)
+    if not text:
+        return None
+    config = json.loads(text)
+    trial = TrialInfo(
+        trial_id=0,
+        experiment_id=0,
+        trial_seed=int((config.get("reproducibility") or {}).get("experiment_seed") or 0),
+        hparams=example(config.get("hyperparameters") or {}),
+        config=config,
+        steps_completed=0,
+        trial_run_id=0,
+        debug=bool(config.get("debug", False)),
+    )
+    return ClusterInfo("", "", "", [], "", "", "", "TRIAL", trial_info=trial)
+
+
+def task_info() -> Optional[ClusterInfo]:
+    """Return the task of a cluster that this process belongs to, or None."""
     env = task_environment()
     if env is None:
         return None

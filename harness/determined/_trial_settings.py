@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
 from determined._example_hparams import example
-from determined._info import get_cluster_info
+from determined._info import task_info
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def make_settings(
     aggregation_frequency: int = 1,
     enable_tensorboard_logging: bool = True,
 ) -> TrialSettings:
-    info = get_cluster_info()
+    info = task_info()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     config = exp_conf if exp_conf is not None else (trial._config if trial else {})
     optimizations: Mapping[str, Any] = config.get("optimizations") or {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from det_cli import local_test
 from determined.common import context_upload
 
 from tests.cli.conftest import Det
@@ -288,6 +289,7 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
     cluster.on("GET", r"/api/v1/experiments/1/trials", done)
     result = det("e", "create", config, "--test-mode")
     assert result.code == 0
+    assert "cannot shorten a script" in result.err
     check_request, create_request = cluster.sent("POST", "/api/v1/experiments")
     assert check_request.body["validateOnly"] is True
     tiny = yaml.safe_load(create_request.body["config"])
@@ -366,6 +368,75 @@ def test_local_test_reports_calls_of_the_script(
     config.write_text(f"name: x\nentrypoint: {sys.executable} train.py\n")
     result = det("e", "create", config, code, "--local", "--test-mode")
     assert (result.code, message in result.err) == (code_, True)
+
+
+INFO_SCRIPT = """
+import determined as det
+info = det.get_cluster_info()
+with open("seen", "w") as f:
+    f.write(f"{info.trial.hparams} {info.trial.trial_seed} {info.latest_checkpoint}")
+with det.core.init() as core:
+    core.train.report_training_metrics(1, {"loss": 1.0})
+"""
+
+
+def test_local_test_runs_a_script_with_the_hyperparameters_of_the_configuration(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    (code / "train.py").write_text(INFO_SCRIPT)
+    config.write_text(
+        "name: x\nentrypoint: python3 train.py\nreproducibility: {experiment_seed: 7}\n"
+        "hyperparameters: {rate: 0.5, width: {type: int, minval: 4, maxval: 8}}\n"
+    )
+    result = det("e", "create", config, code, "--local", "--test-mode")
+    assert result.code == 0
+    assert (code / "seen").read_text() == "{'rate': 0.5, 'width': 4} 7 None"
+    assert "Hyperparameters: rate=0.5, width=4" in result.err
+    assert "cannot shorten a script" in result.err
+
+
+@pytest.mark.parametrize("place", ["variable", "configuration"])
+def test_local_test_runs_in_the_chosen_python(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, place: str,
+) -> None:  # fmt: skip
+    python = tmp_path / "chosen" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\ntouch {tmp_path}/used\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (code / "train.py").write_text(INFO_SCRIPT)
+    text = "name: x\nentrypoint: python3 train.py\n"
+    if place == "variable":
+        monkeypatch.setenv("DET_TASK_PYTHON", str(python))
+    else:
+        text += f"environment: {{environment_variables: [DET_PYTHON_EXECUTABLE={python}]}}\n"
+    config.write_text(text)
+    result = det("e", "create", config, code, "--local", "--test-mode")
+    assert result.code == 0
+    assert (tmp_path / "used").exists()
+    assert f"Python: {python}\n" in result.err
+
+
+def test_local_test_rejects_a_missing_python(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_TASK_PYTHON", "/nowhere/python")
+    result = det("e", "create", config, code, "--local", "--test-mode")
+    assert result.code == 1
+    assert "there is no Python '/nowhere/python'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "is_shortened"),
+    [
+        ("model_def:Trial", True),
+        ("python3 -m determined.launch.torch_distributed --trial a:B", True),
+        ("python3 train.py", False),
+        (["python3", "train.py"], False),
+    ],
+)
+def test_only_trial_classes_are_shortened(entrypoint: object, is_shortened: bool) -> None:
+    assert local_test.is_trial_class(entrypoint) == is_shortened
 
 
 def test_local_test_fails_if_script_fails(

@@ -209,6 +209,8 @@ def _one_batch_config(session: Session, body: dict[str, Any]) -> str:
     resolved = session.post(V1 + "/experiments", dry_run_body)["config"]
     metric = (resolved.get("searcher") or {}).get("metric", "loss")
     smaller = str((resolved.get("searcher") or {}).get("smaller_is_better", True)).lower()
+    if not local_test.is_trial_class(resolved.get("entrypoint")):
+        say(local_test.UNCHANGED)
     searcher = (
         f"{{name: single, metric: {metric}, smaller_is_better: {smaller},"
         " max_length: {batches: 1}}"

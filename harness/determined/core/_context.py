@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Dict, Mapping, Optional, Type, Union
 
 from determined import _paths
-from determined._info import ClusterInfo, get_cluster_info
+from determined._info import ClusterInfo, task_info
 from determined._task_session import task_session
 from determined.common import storage
 from determined.common.http import APIError, NotFoundError, Session
@@ -146,7 +146,7 @@ def init(
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
     """Make the context of this trial. Outside of a cluster, the context logs reports and saves to local files."""
-    info = get_cluster_info()
+    info = task_info()
     if info is None or info.task_type != "TRIAL":
         return _init_offline(info, distributed, checkpoint_storage, preempt_mode)
     return _init_trial(info, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)

@@ -8,7 +8,7 @@ import sys
 from typing import Any, List, Optional
 
 from determined import LOG_FORMAT, _frameworks
-from determined._info import get_cluster_info
+from determined._info import task_info
 from determined.errors import InvalidHP
 
 
@@ -58,7 +58,7 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 def _start_logging() -> None:
     """Configure logging for a trial class. Scripts configure logging themselves."""
-    info = get_cluster_info()
+    info = task_info()
     debugging = info is not None and info._trial_info is not None and info.trial._debug
     logging.basicConfig(level=logging.DEBUG if debugging else logging.INFO, format=LOG_FORMAT)
 
@@ -67,7 +67,7 @@ def _report_invalid_hp() -> None:
     """Report an InvalidHP that was raised before the framework had its own context."""
     from determined._task_session import task_session
 
-    info = get_cluster_info()
+    info = task_info()
     is_chief = int(os.environ.get("RANK") or 0) == 0
     if info is not None and info._trial_info is not None and is_chief:
         path = f"/api/v1/trials/{info.trial.trial_id}/early_exit"

@@ -11,8 +11,8 @@ import sys
 from typing import Any, List, Mapping, Optional
 
 from determined._example_hparams import example
+from determined._info import LOCAL_TEST_CONFIG
 
-CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
 _SHORTEST = {"batches": 1}
 
 
@@ -43,7 +43,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     from determined.exec.harness import NoTrialClass, load_trial_class
 
     (location,) = sys.argv[1:] if argv is None else argv
-    config = json.loads(os.environ.get(CONFIG_VARIABLE) or "{}")
+    config = json.loads(os.environ.get(LOCAL_TEST_CONFIG) or "{}")
     try:
         trial_class = load_trial_class(location)
     except NoTrialClass as e:

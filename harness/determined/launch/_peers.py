@@ -2,7 +2,7 @@
 
 from typing import Dict, Iterator, List, NamedTuple
 
-from determined._info import get_cluster_info
+from determined._info import task_info
 
 
 class Peers(NamedTuple):
@@ -39,7 +39,7 @@ class Peers(NamedTuple):
 
 def find_peers() -> Peers:
     """Return the containers from the rendezvous. Outside of a cluster, return this machine with one worker."""
-    info = get_cluster_info()
+    info = task_info()
     if info is None:
         return Peers(["127.0.0.1"], [1], 0)
     # A task without slots still runs one process.

@@ -77,7 +77,7 @@ def test_preempted_run_resumes_where_it_stopped(
     assert len(Collecting.seen) == 8
     opened.preempt.wanted = False
     monkeypatch.setattr(
-        "determined.pytorch.experimental._batch_process.get_cluster_info",
+        "determined.pytorch.experimental._batch_process.task_info",
         lambda: type("Info", (), {"latest_checkpoint": opened.saved()[2].name, "task_type": "x"}),
     )
     torch_batch_process(Collecting, Numbers(), batch_size=4, checkpoint_interval=2)

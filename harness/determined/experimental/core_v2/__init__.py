@@ -11,7 +11,7 @@ import atexit
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
-from determined._info import get_cluster_info
+from determined._info import task_info
 from determined.core import Context, PreemptMode, TensorboardMode
 from determined.core import init as _init_managed
 from determined.core._context import StorageChoice
@@ -97,7 +97,7 @@ def init_context(
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
     """Return the context as a context manager. It replaces this module's `init()` and `close()`."""
-    if get_cluster_info() is not None:
+    if task_info() is not None:
         return _init_managed(
             distributed=distributed,
             checkpoint_storage=checkpoint_storage,

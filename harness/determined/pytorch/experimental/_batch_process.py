@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Type
 
 import torch
 
-from determined import get_cluster_info
+from determined._info import task_info
 from determined.pytorch import _rng
 from determined.pytorch._init import join_workers
 from determined.pytorch.experimental._processor import (
@@ -42,7 +42,7 @@ def torch_batch_process(
     size = batch_size or options.pop("batch_size", None) or 1
     options.pop("batch_size", None)
     backend, distributed = join_workers(distributed_context)
-    info = get_cluster_info()
+    info = task_info()
     with core.init(
         distributed=distributed, preempt_mode=core.PreemptMode.ChiefOnly
     ) as core_context:
