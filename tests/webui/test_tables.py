@@ -143,6 +143,43 @@ def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
     assert names(tab) == ["one"]
 
 
+def test_columns_are_chosen_from_groups_that_can_be_searched(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    hparams = {"dropout": {"type": "categorical", "vals": [0.25]}}
+    experiment_id = reported(user, "one", 0.125, hyperparameters=hparams, searcher=TWO, **place)
+    address = address_of(user, experiment_id)
+    tab.open(address)
+    press(tab, "Columns")
+    dialog = tab.page.get_by_role("dialog", name="Columns")
+    dialog.get_by_role("group", name="Hyperparameters").get_by_label("dropout").check()
+    groups = dialog.get_by_role("group").locator("legend").all_inner_texts()
+    assert groups == ["General", "Hyperparameters", "Validation metrics"]
+    assert tab.faults() == []
+    dialog.get_by_label("Search columns").fill("loss, min")
+    dialog.get_by_role("checkbox").check()
+    dialog.get_by_label("Search columns").fill("no such column")
+    dialog.get_by_text("No columns match your search.").wait_for()
+    press(tab, "Done")
+    gone(tab)
+    for value in ("0.25", "0.125"):
+        tab.page.get_by_role("cell", name=value, exact=True).last.wait_for()
+    columns = tab.page.get_by_role("columnheader")
+    assert columns.all_inner_texts()[-2:] == ["dropout", "loss, min (validation)"]
+    press(tab, "Columns", "Reset to default", "Done")
+    gone(tab)
+    assert "dropout" not in columns.all_inner_texts()
+    assert tab.page.url.endswith(address)
+
+
+def test_filter_of_a_state_shows_its_name(tab: Tab, user: Caller, place: dict[str, str]) -> None:
+    experiment_id = create(user, name="one", **place)
+    where = {"column": "state", "location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_TEXT"}
+    filter = json.dumps([{**where, "operator": "=", "value": "PAUSED"}])
+    tab.open(f"{address_of(user, experiment_id)}&filter={filter}")
+    tab.page.get_by_role("button", name="State = Paused", exact=True).wait_for()
+
+
 def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) -> None:
     experiment_id = create(
         user, searcher=TWO, hyperparameters={"lr": {"type": "categorical", "vals": [1, 2, 3]}}
@@ -154,8 +191,12 @@ def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) 
     first, last = trials[0], trials[-1]
     tab.open(f"/experiments/{experiment_id}/trials")
     press(tab, "Columns")
-    tab.page.get_by_role("menuitemcheckbox", name="accuracy, last (validation)").click()
-    tab.page.keyboard.press("Escape")
+    tab.page.get_by_label("Search columns").fill("accu")
+    group = tab.page.get_by_role("group", name="Validation metrics")
+    group.get_by_label("accuracy, last (validation)").check()
+    assert group.get_by_role("checkbox").count() == len(("last", "min", "max", "mean"))
+    press(tab, "Done")
+    gone(tab)
     value = f"{(len(trials) - 1) / 8:g}"
     tab.page.get_by_role("cell", name=value, exact=True).wait_for()
     press(tab, "Filter")

@@ -1,5 +1,5 @@
 // Conditions on any column of a table, also in groups; they live in the address, so a view can be kept and sent.
-import { localOf } from "./format.js";
+import { localOf, stateName } from "./format.js";
 
 /**
  * @typedef {{ column: string, location: string, type: string, operator: string, value: string }} Condition
@@ -106,12 +106,17 @@ export function asked(node) {
   return field(node.column, node.operator, value, node.location, node.type);
 }
 
+/** @param {Condition} c */
+function valueOf(c) {
+  if (kindOf(c.type) === "DATE") return localOf(c.value).replace("T", " ");
+  return c.column === "state" ? stateName(c.value) : c.value;
+}
+
 /** Say a filter in words. @param {Node} node @param {(column: string) => string} nameOf @param {boolean} [inner] @returns {string} */
 export function wordsOf(node, nameOf, inner = false) {
   if (!isGroup(node)) {
     const sign = OPERATORS.find(([o, , , types]) => o === node.operator && types.includes(kindOf(node.type)))?.[2] ?? node.operator;
-    const value = kindOf(node.type) === "DATE" ? localOf(node.value).replace("T", " ") : node.value;
-    return [nameOf(node.column), sign, needsValue(node.operator) ? value : ""].filter(Boolean).join(" ");
+    return [nameOf(node.column), sign, needsValue(node.operator) ? valueOf(node) : ""].filter(Boolean).join(" ");
   }
   const words = node.of.map((n) => wordsOf(n, nameOf, true)).join(` ${node.join} `);
   return inner && node.of.length > 1 ? `(${words})` : words;

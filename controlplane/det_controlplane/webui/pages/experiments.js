@@ -11,15 +11,15 @@ import { html, useLayoutEffect, useMemo, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
 import { Bones, Button, Empty, Failure, Head, Search, Toggle } from "../parts/basic.js";
 import { Pick } from "../parts/fields.js";
-import { Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
-import { filterable, filterText, STATES } from "./experiments_filter.js";
+import { filterable, filterText, groupOf, STATES } from "./experiments_filter.js";
 import { Views } from "./experiments_views.js";
 
 // Most users only read the list. The scripts of filters and actions are loaded on demand.
 const Chips = later(() => import("../parts/filters.js"), "Chips");
 const FilterBuilder = later(() => import("../parts/filters.js"), "FilterBuilder");
+const ColumnChoice = later(() => import("../parts/columns.js"), "ColumnChoice");
 const Steering = later(() => import("./experiments_chosen.js"), "Steering");
 const DEFAULT = "id,name,state,progress,searcherMetricsVal,numTrials,user,startTime,duration";
 
@@ -102,9 +102,14 @@ const Dropped = ({ of }) => html`
 
 /** @param {{ asked: any, known: any[], names: string[], open: () => void }} props */
 function Bar({ asked, known, names, open }) {
-  /** @param {string} name */
-  const toggle = (name) => ask({ columns: (names.includes(name) ? names.filter((n) => n !== name) : [...names, name]).join(",") });
-  const offered = [...Object.keys(COLUMNS), ...known.map((c) => c.column).filter((c) => /^hp\.|^(training|validation)\..*\.(last|min|max)$/.test(c))];
+  const [choosing, setChoosing] = useState(false);
+  const others = known.filter((c) => /^hp\.|\.(last|min|max|mean)$/.test(c.column));
+  const offered = [
+    ...Object.entries(COLUMNS).map(([column, { name }]) => ({ column, name, group: "General" })),
+    ...others.map((c) => ({ column: c.column, name: cellOf(c.column, known).name, group: groupOf(c) })),
+  ];
+  /** A table without any column would show nothing. @param {string[]} shown */
+  const show = (shown) => shown.length > 0 && ask({ columns: shown.join(",") === DEFAULT ? "" : shown.join(",") });
   return html`
     <div class="row">
       <${Search} label="Search names" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
@@ -112,8 +117,9 @@ function Bar({ asked, known, names, open }) {
       <${Toggle} on=${asked.mine} onClick=${() => ask({ mine: asked.mine ? "" : "1" })}>Mine<//>
       <${Toggle} on=${asked.archived} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Show archived<//>
       <${Button} icon="plus" onClick=${open}>Filter<//>
-      <${Menu} label="Columns" text="Columns" items=${offered.map((name) => ({ name: cellOf(name, known).name, on: names.includes(name), act: () => toggle(name) }))} />
+      <${Button} icon="columns" onClick=${() => setChoosing(true)}>Columns<//>
       <${Views} />
+      ${choosing && html`<${ColumnChoice} of=${offered} shown=${names} usual=${DEFAULT.split(",")} set=${show} onClose=${() => setChoosing(false)} />`}
     </div>
   `;
 }

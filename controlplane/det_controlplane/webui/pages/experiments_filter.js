@@ -21,6 +21,9 @@ export function filterText({ text, state, mine, archived, more }) {
   return JSON.stringify({ filterGroup: { kind: "group", conjunction: "and", children }, showArchived: !!archived });
 }
 
+/** Return the group of a column in dialogs. @param {{ location: string }} column */
+export const groupOf = ({ location }) => GROUPS[location.replace("LOCATION_TYPE_", "")] ?? "Other";
+
 /** Return what conditions may be about. @param {any[]} known columns as the API tells them @returns {import("../parts/filters.js").Filterable[]} */
 export const filterable = (known) =>
-  known.map((c) => ({ column: c.column, name: cellOf(c.column, known).name, group: GROUPS[c.location.replace("LOCATION_TYPE_", "")] ?? "Other", location: c.location, type: c.type, values: VALUES[c.column] }));
+  known.map((c) => ({ column: c.column, name: cellOf(c.column, known).name, group: groupOf(c), location: c.location, type: c.type, values: VALUES[c.column] }));

@@ -8,8 +8,8 @@ import { ask, link, place } from "../../lib/router.js";
 import { flat, shownState, useTrials, varied } from "../../lib/trials.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts/basic.js";
+import { ColumnChoice } from "../../parts/columns.js";
 import { Chips, FilterBuilder } from "../../parts/filters.js";
-import { Menu } from "../../parts/overlay.js";
 import { ChosenBar, Table } from "../../parts/table.js";
 import { Span } from "../../parts/time.js";
 import { nameOf, summary } from "../experiments_columns.js";
@@ -17,7 +17,7 @@ import { filterable, runsFilter, runNameOf } from "./trials_filter.js";
 
 /** @typedef {import("../../lib/filters.js").Group} Group */
 
-const STATISTICS = ["last", "min", "max"];
+const STATISTICS = ["last", "min", "max", "mean"];
 
 /** @param {any} trial @param {string} by @param {Map<number, any> | null | undefined} runs */
 function valueOf(trial, by, runs) {
@@ -51,6 +51,7 @@ function Found({ experiment, rows }) {
   const { query } = place.value;
   const { group, dropped } = filterOf(query);
   const [building, setBuilding] = useState(false);
+  const [choosing, setChoosing] = useState(false);
   const more = (query.get("columns") ?? "").split(",").filter(Boolean);
   const text = textOf(group);
   // Further columns are read when the user shows them or filters by them.
@@ -69,13 +70,12 @@ function Found({ experiment, rows }) {
   );
   const shown = text ? rows.filter((t) => byId?.has(t.id)) : rows;
   const known = metrics.data ?? [];
-  const names = known.flatMap((/** @type {any} */ m) => STATISTICS.map((s) => `${m.group}.${m.name}.${s}`));
-  const toggle = (/** @type {string} */ name) => ask({ columns: (more.includes(name) ? more.filter((n) => n !== name) : [...more, name]).join(",") });
+  const offered = filterable(rows, known).filter((c) => STATISTICS.some((s) => c.column.endsWith(`.${s}`)) && !c.column.startsWith("hp."));
   return html`
     <div class="stack">
       <div class="row">
         <${Button} icon="plus" onClick=${() => setBuilding(true)}>Filter<//>
-        ${names.length > 0 && html`<${Menu} label="Columns" text="Columns" side="left" items=${names.map((/** @type {string} */ name) => ({ name: nameOf(name), on: more.includes(name), act: () => toggle(name) }))} />`}
+        ${offered.length > 0 && html`<${Button} icon="columns" onClick=${() => setChoosing(true)}>Columns<//>`}
         <span class="soft small" role="status">${text && runs.data ? `${shown.length.toLocaleString("en")} of ${counted(rows.length, "trial")}` : counted(rows.length, "trial")}</span>
       </div>
       <${Chips} of=${group} nameOf=${runNameOf} keep=${keep} open=${() => setBuilding(true)} />
@@ -86,6 +86,7 @@ function Found({ experiment, rows }) {
         : shown.length
           ? html`<${Rows} experiment=${experiment} rows=${shown} all=${rows} more=${more} runs=${byId} />`
           : html`<div class="panel"><${Empty} title="No trials match your filters."><p>The experiment has ${counted(rows.length, "trial")}.</p><${Button} onClick=${() => ask({ filter: "" })}>Show all trials<//><//></div>`}
+      ${choosing && html`<${ColumnChoice} of=${offered} shown=${more} usual=${[]} set=${(/** @type {string[]} */ shown) => ask({ columns: shown.join(",") })} onClose=${() => setChoosing(false)} />`}
       ${building &&
       html`
         <${FilterBuilder} columns=${filterable(rows, known)} of=${group} what="trial" keep=${keep} onClose=${() => setBuilding(false)}
