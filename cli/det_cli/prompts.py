@@ -2,7 +2,7 @@
 
 import sys
 
-from determined.common.passwords import weakness
+from determined.common.sign_in import password_weakness
 
 from det_cli.errors import CommandError, UsageError
 
@@ -45,6 +45,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def check_new_password(password: str, hint: str = "") -> None:
     """Raise UsageError if the password is weak."""
-    problem = weakness(password)
+    problem = password_weakness(password)
     if problem:
         raise UsageError(problem, hint)

@@ -4,10 +4,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
-from determined._remote_workloads import RemoteSource
 from determined._units import Batch, Epoch, TrainUnit, unit_from_config
 from determined.errors import InvalidConfigurationException
-from determined.workloads import LocalSource, Plan, WorkloadSource
+from determined.workloads import LocalSource, Plan, RemoteSource, WorkloadSource
 
 _UNITS_OF_TIME = {"batches": Batch, "epochs": Epoch}
 

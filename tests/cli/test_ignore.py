@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from determined.common.context import ALWAYS_IGNORED, Ignore
 from determined.common.failures import BadContext
-from determined.common.ignore import ALWAYS, Ignore
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -112,13 +112,13 @@ def test_random_rules_match_git(repository: Path, lines: list[str]) -> None:
     "path", ["x.pyc", "a/b.pyo", "a/b$py.class", "a/main.tfstate", "x.tfstate.backup"]
 )
 def test_bytecode_and_terraform_state_are_always_ignored(path: str) -> None:
-    assert ignored(list(ALWAYS), (path,)) == {path}
+    assert ignored(list(ALWAYS_IGNORED), (path,)) == {path}
 
 
 @pytest.mark.parametrize("folder", ["__pycache__", "a/__pycache__", ".git", ".idea", "shared_fs"])
 def test_caches_and_version_control_are_always_ignored(folder: str) -> None:
-    assert Ignore(ALWAYS).matches(folder, is_dir=True)
+    assert Ignore(ALWAYS_IGNORED).matches(folder, is_dir=True)
 
 
 def test_shared_fs_is_ignored_only_at_the_root() -> None:
-    assert not Ignore(ALWAYS).matches("a/shared_fs", is_dir=True)
+    assert not Ignore(ALWAYS_IGNORED).matches("a/shared_fs", is_dir=True)

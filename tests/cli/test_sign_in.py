@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from determined.common import passwords
+from determined.common import sign_in
 from determined.common.token_store import TokenStore
 
 from tests.cli.conftest import Det
@@ -24,10 +24,10 @@ def auth_file(home: Path) -> dict[str, object]:
 
 
 def test_password_is_sent_as_salted_digest() -> None:
-    digest = passwords.salted("Secret123")
+    digest = sign_in.salt_password("Secret123")
     assert len(digest) == 128
-    assert digest == passwords.salted("Secret123") != passwords.salted("Secret124")
-    assert passwords.salted("") == ""
+    assert digest == sign_in.salt_password("Secret123") != sign_in.salt_password("Secret124")
+    assert sign_in.salt_password("") == ""
 
 
 def test_default_user_signs_in_without_a_session(cluster: FakeCluster, det: Det) -> None:
@@ -212,20 +212,20 @@ def test_user_stays_signed_in_after_changing_own_password(
 ) -> None:
     monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
     assert det("user", "change-password").code == 0
-    assert cluster.passwords["determined"] == passwords.salted("Fresh1234")
+    assert cluster.passwords["determined"] == sign_in.salt_password("Fresh1234")
     assert det("user", "whoami").code == 0
 
 
 def test_changing_own_password_sends_current_password(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.passwords["determined"] = passwords.salted("Secret123")
+    cluster.passwords["determined"] = sign_in.salt_password("Secret123")
     monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
     answer_with(monkeypatch, "Secret123", "Secret123")
     assert det("user", "change-password").code == 0
     assert det("user", "change-password", "ada").code == 0
     own, other = (request.body for request in cluster.sent("PATCH", "/api/v1/users/.*"))
-    assert own["currentPassword"] == passwords.salted("Secret123")
+    assert own["currentPassword"] == sign_in.salt_password("Secret123")
     assert "currentPassword" not in other
 
 
@@ -295,7 +295,7 @@ def test_terminal_prompts_for_password(
 def test_default_user_is_prompted_after_empty_password_fails(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.passwords["determined"] = passwords.salted("Secret123")
+    cluster.passwords["determined"] = sign_in.salt_password("Secret123")
     answer_with(monkeypatch, "Secret123")
     assert det("user", "whoami").code == 0
     assert len(cluster.sent("POST", "/api/v1/auth/login")) == 2
@@ -344,7 +344,7 @@ def test_new_password_is_read_from_standard_input(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Fresh1234\nFresh1234\n"))
     assert det("user", *words.split()).code == 0
-    assert cluster.passwords[words.split()[1]] == passwords.salted("Fresh1234")
+    assert cluster.passwords[words.split()[1]] == sign_in.salt_password("Fresh1234")
 
 
 def test_det_new_pass_sets_password_of_new_user(
@@ -352,7 +352,7 @@ def test_det_new_pass_sets_password_of_new_user(
 ) -> None:
     monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
     assert det("user", "create", "bob").code == 0
-    assert cluster.passwords["bob"] == passwords.salted("Fresh1234")
+    assert cluster.passwords["bob"] == sign_in.salt_password("Fresh1234")
 
 
 @pytest.mark.parametrize(

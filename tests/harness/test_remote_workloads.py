@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from determined._remote_workloads import RemoteSource
 from determined.common.http import MasterUnreachableError, NotFoundError
-from determined.workloads import Every, Kind, LocalSource, Plan, Progress, Workload
+from determined.workloads import Every, Kind, LocalSource, Plan, Progress, RemoteSource, Workload
 
 PLAN = Plan(max_batches=8, reporting=Every(4))
 

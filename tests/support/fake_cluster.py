@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
-from determined.common.passwords import salted
+from determined.common.sign_in import salt_password
 
 from tests.support.fake_api import FakeApi, Raw, RecordedRequest, Refusal
 
@@ -117,8 +117,8 @@ class FakeCluster(FakeApi):
         super().__init__()
         self.passwords = {
             "determined": "",
-            "admin": salted("Secret123"),
-            "ada": salted("Lovelace1"),
+            "admin": salt_password("Secret123"),
+            "ada": salt_password("Lovelace1"),
         }
         self.users = {
             "admin": user(1, "admin", admin=True),

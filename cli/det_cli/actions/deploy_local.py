@@ -2,7 +2,7 @@
 
 import argparse
 
-from determined.common.passwords import weakness
+from determined.common.sign_in import password_weakness
 
 from det_cli import prompts
 from det_cli.errors import CommandError
@@ -22,5 +22,5 @@ def run(args: argparse.Namespace) -> int:
             f"this installation cannot run a cluster: {e}",
             "install the complete package: `pip install determined-serverless`",
         ) from e
-    args.password_weakness = weakness
+    args.password_weakness = password_weakness
     return int(commands.main(args.action, args))

@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
-from determined.common.passwords import salted
-from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused
+from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused, salt_password
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
@@ -134,7 +133,7 @@ def create(args: argparse.Namespace) -> None:
     if password:
         prompts.check_new_password(password)
     user = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
-    body = {"user": user, "password": salted(password or ""), "isHashed": True}
+    body = {"user": user, "password": salt_password(password or ""), "isHashed": True}
     session.post(V1 + "/users", body)
     print(f"Created user '{args.username}'")
 
@@ -147,7 +146,7 @@ def change_password(args: argparse.Namespace) -> None:
     current = _current_password(me) if target == me else {}
     password = _new_password(target)
     prompts.check_new_password(password)
-    change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
+    change = {"password": salt_password(password), "isHashed": True, "endTokens": args.end_tokens}
     change |= current
     session.patch(f"{V1}/users/{id}", change)
     if target == me:
@@ -171,7 +170,7 @@ def _current_password(username: str) -> dict[str, str]:
     if password is None and sys.stdin.isatty():
         question = f"Current password of user '{username}' (empty if there is none): "
         password = prompts.password(question, "set DET_PASS")
-    return {} if password is None else {"currentPassword": salted(password)}
+    return {} if password is None else {"currentPassword": salt_password(password)}
 
 
 def _new_password(username: str) -> str:

@@ -7,18 +7,34 @@ import gzip
 import io
 import logging
 import os
+import re
 import stat
 import tarfile
-from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from determined.common.failures import BadContext
-from determined.common.ignore import ALWAYS, Ignore
 
 logger = logging.getLogger("determined")
 
 MAX_BYTES = 95 * 2**20
 _REGULAR, _DIRECTORY = 48, 53
 _SHOWN = 5
+
+
+# Byte-code, editor files, version control and Terraform state are never part of a model.
+ALWAYS_IGNORED = (
+    "__pycache__/",
+    "*.py[co]",
+    "*$py.class",
+    ".terraform/",
+    "*.tfstate",
+    "*.tfstate.*",
+    ".git/",
+    ".vscode/",
+    ".idea/",
+    ".mypy_cache/",
+    "/shared_fs",
+)
 
 
 class Entry(NamedTuple):
@@ -51,6 +67,26 @@ class Context(NamedTuple):
                 _add(tar, entry)
 
 
+class Ignore:
+    """The rules of one context directory. Paths are relative to its root and use `/`."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        # Only packing a context needs this import, and `det --help` must start fast.
+        from pathspec import GitIgnoreSpec
+
+        try:
+            self._spec = GitIgnoreSpec.from_lines(lines)
+        except (ValueError, re.error) as e:
+            raise BadContext(
+                f"a pattern in .detignore is not valid: {e}",
+                "correct the pattern; its syntax is that of .gitignore",
+            ) from e
+
+    def matches(self, path: str, *, is_dir: bool) -> bool:
+        """Return whether the rules exclude this path. The last matching rule decides."""
+        return self._spec.match_file(path + "/" if is_dir else path)
+
+
 def collect(root: Optional[str], includes: Sequence[str] = ()) -> Context:
     """List the files of a directory (or one file) and of the includes. Raise BadContext if they cannot be sent."""
     walk = _Walk()
@@ -81,7 +117,7 @@ class _Walk:
         if not os.path.exists(root):
             raise BadContext(f"'{root}' does not exist", "name a directory or a file to send")
         name = os.path.basename(os.path.abspath(root)) if with_name else ""
-        ignore = Ignore([*_detignore(root, with_name=with_name), *ALWAYS])
+        ignore = Ignore([*_detignore(root, with_name=with_name), *ALWAYS_IGNORED])
         if name:
             self._visit(root, name, ignore, ())
         else:

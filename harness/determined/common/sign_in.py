@@ -1,6 +1,9 @@
-"""Open a session with a saved token, credentials from the environment, or a prompt."""
+"""Open a session with a saved token, credentials from the environment, or a prompt.
+
+Passwords are hashed before they leave the machine (docs/reference/compatibility.md#signing-in)."""
 
 import contextlib
+import hashlib
 import os
 import socket
 import ssl
@@ -16,11 +19,13 @@ from determined.common.http import (
     SignInFailed,
     UnauthenticatedError,
 )
-from determined.common.passwords import salted
 from determined.common.token_store import TokenStore
 
 DEFAULT_USER = "determined"
 Ask = Callable[[str], str]
+
+
+_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
 def open_session(
@@ -77,7 +82,7 @@ def _program() -> str:
 
 def login(anonymous: Session, username: str, password: str) -> str:
     """Exchange a password for a token."""
-    body = {"username": username, "password": salted(password), "isHashed": True}
+    body = {"username": username, "password": salt_password(password), "isHashed": True}
     answer = anonymous.post("/api/v1/auth/login", body)
     return str(answer["token"])
 
@@ -241,3 +246,26 @@ def _token_headers(token: Optional[str], allocation_token: Optional[str]) -> Dic
     if allocation_token:
         headers["Grpc-Metadata-x-allocation-token"] = f"Bearer {allocation_token}"
     return headers
+
+
+def salt_password(password: str) -> str:
+    """Return the digest that servers expect with `isHashed`. The empty password stays empty."""
+    if not password:
+        return ""
+    return hashlib.sha512((_SALT + password).encode()).hexdigest()
+
+
+def password_weakness(password: str) -> Optional[str]:
+    """Return the reason why a new password is rejected, or None."""
+    if len(password) < 8:
+        return "a password needs at least 8 characters"
+    missing = [
+        name
+        for name, present in (
+            ("an upper-case letter", any(c.isupper() for c in password)),
+            ("a lower-case letter", any(c.islower() for c in password)),
+            ("a digit", any(c.isdigit() for c in password)),
+        )
+        if not present
+    ]
+    return f"a password needs {' and '.join(missing)}" if missing else None

@@ -16,8 +16,14 @@ from determined.common.storage._base import StrPath
 from determined.core._checkpoint_registry import CheckpointRegistry
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
-from determined.core._ranks import on_every_rank, on_local_chief
-from determined.core._shards import check_repeated, merge_metadata, merge_resources, own_files
+from determined.core._shards import (
+    check_repeated,
+    merge_metadata,
+    merge_resources,
+    on_every_rank,
+    on_local_chief,
+    own_files,
+)
 
 METADATA_FILE = "metadata.json"
 

@@ -1,10 +1,11 @@
 """The rank of this worker in its trial, and the communication between workers."""
 
+import json
 import os
-from typing import Any, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
 
 from determined._info import task_environment
-from determined.core import _tf_config
 from determined.core._star import Alone, Centre, Spoke, Star
 
 
@@ -101,9 +102,9 @@ class DistributedContext:
 
         There is one worker for each container. With several containers, the tensorflow launcher sets TF_CONFIG.
         """
-        workers = _tf_config.workers_of_environment()
+        workers = tf_workers_of_environment()
         # TensorFlow requires that the strategy is created before any other operation.
-        strategy = _tf_config.choose_strategy(workers)
+        strategy = _choose_tf_strategy(workers)
         rank, size = workers.rank, len(workers.addresses)
         chief = workers.addresses[0].rsplit(":", 1)[0].strip("[]")
         context = cls(
@@ -236,3 +237,32 @@ def _require(*names: str, by: str) -> None:
 def _env_int(name: str, fallback: int = 0) -> int:
     value = os.environ.get(name)
     return int(value) if value else fallback
+
+
+@dataclass(frozen=True)
+class _TFWorkers:
+    """TensorFlow's workers, ordered by rank: one for each container, or a single one without TF_CONFIG."""
+
+    rank: int
+    addresses: List[str]
+
+
+def tf_workers_of_environment() -> _TFWorkers:
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    cluster: Dict[str, List[str]] = config.get("cluster", {})
+    chiefs = cluster.get("chief", [])
+    addresses = [*chiefs, *cluster.get("worker", [])]
+    task = config.get("task", {})
+    before = len(chiefs) if task.get("type") == "worker" else 0
+    return _TFWorkers(before + int(task.get("index", 0)), addresses or ["127.0.0.1"])
+
+
+def _choose_tf_strategy(workers: _TFWorkers) -> Any:
+    """Return a strategy for several containers, for several GPUs of a container, or the default strategy."""
+    import tensorflow as tf
+
+    if len(workers.addresses) > 1:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if len(tf.config.list_physical_devices("GPU")) > 1:
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.get_strategy()

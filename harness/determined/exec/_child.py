@@ -10,8 +10,7 @@ from typing import IO, Callable, List, Mapping, Optional, Sequence
 
 from determined.common.blocking import hearing_signals
 from determined.common.pipes import PipeReader
-from determined.exec._lines import LineSplitter
-from determined.exec._ship import LogShipper
+from determined.exec._ship import LineSplitter, LogShipper
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 QUIET_AFTER_EXIT_S = 2.0

@@ -1,16 +1,22 @@
-"""Prepare the task's files: its context, and information about the task."""
+"""Prepare the task's files: its context, and information about the task and its other containers."""
 
 import base64
 import io
 import json
 import os
 import tarfile
+import time
 from typing import Any, Dict, Iterator, List, Mapping
 
 from determined import _paths, profiler
+from determined._task_session import bounded_task_session
 from determined.common.context_download import fetched
 from determined.common.http import APIError, Session
 from determined.exec._gateway import answered
+
+RENDEZVOUS_RETRY_S = 0.5
+RENDEZVOUS_READ_TIMEOUT_S = 120.0
+STILL_WAITING = (502, 503, 504)
 
 
 class UnsafeArchive(ValueError):
@@ -139,3 +145,31 @@ def _safe_members(tar: tarfile.TarFile, root: str) -> Iterator[tarfile.TarInfo]:
 
 def _is_within(path: str, root: str) -> bool:
     return path == root or path.startswith(root + os.sep)
+
+
+def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
+    """Block until every container runs. Status 504 means that some containers are still missing."""
+    session = bounded_task_session(env, retries=0)
+    path = (
+        f"/api/v1/allocations/{env['DET_ALLOCATION_ID']}"
+        f"/resources/{env.get('DET_RESOURCES_ID', '')}/rendezvous"
+    )
+    while True:
+        try:
+            # Waits without limit for missing containers, but with a limit for an absent agent.
+            answer = answered(
+                lambda: session.get(path, timeout_s=RENDEZVOUS_READ_TIMEOUT_S), statuses=()
+            )
+        except APIError as e:
+            if e.status not in STILL_WAITING:
+                raise
+            time.sleep(RENDEZVOUS_RETRY_S)
+        else:
+            info: Dict[str, Any] = answer["rendezvousInfo"]
+            peers = {
+                "container_addrs": info["addresses"],
+                "container_rank": info["rank"],
+                "container_slot_counts": info["slots"],
+            }
+            write_info("rendezvous", peers)
+            return info

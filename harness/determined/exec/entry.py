@@ -22,8 +22,8 @@ from determined.exec._command import (
 )
 from determined.exec._gateway import AgentAway
 from determined.exec._hooks import HookedShell, NoBash, find_hooks
+from determined.exec._prepare import rendezvous
 from determined.exec._probe import StorageProbe
-from determined.exec._rendezvous import rendezvous
 from determined.exec._ship import LogShipper, start_shipping
 
 NOT_EXECUTABLE = 126

@@ -5,11 +5,17 @@ import importlib
 import logging
 import os
 import sys
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Type
 
-from determined import LOG_FORMAT, _frameworks
+from determined import LOG_FORMAT
 from determined._info import task_info
-from determined.errors import InvalidHP
+from determined.errors import InvalidConfigurationException, InvalidHP
+
+_RUNNERS = {
+    "keras": "determined.keras._trainer",
+    "deepspeed": "determined.pytorch.deepspeed._trainer",
+    "pytorch": "determined.pytorch._trainer",
+}
 
 
 class NoTrialClass(Exception):
@@ -46,7 +52,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     args = parser.parse_args(argv)
     _start_logging()
     try:
-        return _frameworks.run(load_trial_class(args.trial))
+        return run_trial_class(load_trial_class(args.trial))
     except InvalidHP as e:
         _report_invalid_hp()
         print(f"invalid hyperparameters, the trial ends early: {e}", file=sys.stderr)
@@ -72,6 +78,35 @@ def _report_invalid_hp() -> None:
     if info is not None and info._trial_info is not None and is_chief:
         path = f"/api/v1/trials/{info.trial.trial_id}/early_exit"
         task_session().post(path, {"reason": "EXITED_REASON_INVALID_HP"})
+
+
+def framework_of(trial_class: Type[Any]) -> str:
+    """Return the name of the framework that a trial class derives from.
+
+    The names of its base classes are compared, because importing a framework requires it to be installed.
+    """
+    names = {f"{base.__module__}.{base.__qualname__}" for base in trial_class.__mro__}
+    if any(n.startswith("determined.pytorch.deepspeed.") for n in names):
+        return "deepspeed"
+    if any(n.startswith("determined.keras.") for n in names):
+        return "keras"
+    if any(n.startswith("determined.pytorch.") for n in names):
+        return "pytorch"
+    raise InvalidConfigurationException(
+        f"{trial_class.__name__} is not a trial class: it must derive from PyTorchTrial, DeepSpeedTrial or TFKerasTrial"
+    )
+
+
+def run_trial_class(trial_class: Type[Any]) -> int:
+    """Train `trial_class` according to the experiment configuration and return the exit code. Every rank calls this."""
+    info = task_info()
+    if info is None:
+        raise RuntimeError(
+            "a trial class runs by itself only on a cluster; off-cluster use Trainer.fit() in a script, or "
+            "`det experiment create --local --test-mode`"
+        )
+    importlib.import_module(_RUNNERS[framework_of(trial_class)]).train_on_cluster(trial_class, info)
+    return 0
 
 
 if __name__ == "__main__":

@@ -21,16 +21,16 @@ def test_one_batch(
     config: Optional[Mapping[str, Any]] = None,  # noqa: PT028 - Determined's name, no test of ours
 ) -> None:
     """Train, validate and save `trial_class` once. Any error is raised."""
-    from determined._frameworks import framework_of
+    from determined.exec.harness import framework_of
 
     settings = {**(config or {})}
     settings["searcher"] = {**(settings.get("searcher") or {}), "max_length": _SHORTEST}
     hparams = example(settings.get("hyperparameters") or {})
     framework = framework_of(trial_class)
     if framework == "keras":
-        from determined.keras import _trial_runner
+        from determined.keras import _trainer
 
-        _trial_runner.test_one_batch(trial_class, hparams, settings)
+        _trainer.test_one_batch(trial_class, hparams, settings)
         return
     name = "determined.pytorch" + (".deepspeed" if framework == "deepspeed" else "")
     module = importlib.import_module(name)

@@ -2,11 +2,10 @@
 
 from determined.keras import callbacks
 from determined.keras._callback import DeterminedCallback
-from determined.keras._context import TFKerasTrialContext
-from determined.keras._inputs import ArrayLike, InputData, SequenceAdapter
-from determined.keras._load import load_model_from_checkpoint_path
+from determined.keras._data import ArrayLike, InputData, SequenceAdapter
 from determined.keras._tensorboard import TensorBoard
-from determined.keras._trial import TFKerasTrial
+from determined.keras._trial import TFKerasTrial, TFKerasTrialContext
+from determined.keras._weights import load_model_from_checkpoint_path
 
 __all__ = [
     "ArrayLike",

@@ -1,9 +1,38 @@
-"""Training data of a TFKerasTrial as an endless stream of batches that can start at any batch."""
+"""Data of a TFKerasTrial: the types that it may return, and a stream of batches that can start at any batch."""
 
 import itertools
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
+import numpy as np
 import tensorflow as tf
+
+ArrayLike = Union[np.ndarray, List[np.ndarray], Dict[str, np.ndarray]]
+
+
+class SequenceAdapter:
+    """A Keras Sequence. `workers` and related options are ignored, as Keras 3 lacks them."""
+
+    def __init__(
+        self,
+        sequence: Any,
+        use_multiprocessing: bool = False,
+        workers: int = 1,
+        max_queue_size: int = 10,
+    ) -> None:
+        self.sequence = sequence
+
+
+InputData = Union[
+    tf.keras.utils.Sequence,
+    tf.data.Dataset,
+    SequenceAdapter,
+    Tuple[ArrayLike, ArrayLike],
+    Tuple[ArrayLike, ArrayLike, ArrayLike],
+]
+
+
+def unwrapped(source: Any) -> Any:
+    return source.sequence if isinstance(source, SequenceAdapter) else source
 
 
 class Batches:

@@ -1,22 +1,24 @@
-"""Train a TFKerasTrial in a loop over workloads. Each workload is a `fit` or `evaluate` of Keras."""
+"""Train a TFKerasTrial in a loop over workloads. Each workload is a `fit` or `evaluate` of Keras.
+
+No training script is needed."""
 
 import dataclasses
 import json
 import logging
 import math
 import pathlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Type
 
 import tensorflow as tf
 
-from determined import _trial_files
+from determined import _legacy_plan, _trial_files
 from determined._stopping import Stopping
+from determined._trial_settings import TrialSettings, make_settings
 from determined.keras import _weights
-from determined.keras._data import Batches
-from determined.keras._inputs import unwrapped
-from determined.keras._trial import TFKerasTrial
+from determined.keras._data import Batches, unwrapped
+from determined.keras._trial import TFKerasTrial, TFKerasTrialContext
 from determined.keras.callbacks import Callback
-from determined.workloads import Kind, Progress, Workload, WorkloadSource
+from determined.workloads import Kind, LocalSource, Plan, Progress, Workload, WorkloadSource
 
 logger = logging.getLogger("determined.keras")
 
@@ -250,3 +252,37 @@ def _as_numbers(value: Any) -> Any:
     raise TypeError(
         f"get_state() of a callback returned a {type(value).__name__}: checkpoints can only store JSON values"
     )
+
+
+def train_on_cluster(trial_class: Type[Any], info: Any) -> None:
+    from determined import core
+
+    with core.init(preempt_mode=core.PreemptMode.ChiefOnly) as core_context:
+        trainer = _make_trainer(trial_class, core_context, make_settings(core_context, None, None))
+        context = trainer.context
+        lengths = _legacy_plan.lengths(info.trial._config, info.trial.hparams, core_context)
+        plan = lengths.plan(trainer.training.epoch_len)
+        if lengths.profiling_enabled:
+            core_context.profiler.on()
+        source = _legacy_plan.cluster_source(context, plan)
+        trainer.run(source, plan.max_batches, info.latest_checkpoint)
+
+
+def test_one_batch(trial_class: Type[Any], hparams: Dict[str, Any], config: Dict[str, Any]) -> None:
+    """Train, validate and save once, without a cluster."""
+    from determined import core
+
+    with core.init() as core_context:
+        settings = make_settings(core_context, hparams, config)
+        trainer = _make_trainer(trial_class, core_context, settings)
+        trainer.context.validation_steps = 1
+        plan = Plan(max_batches=1, checkpoint_policy="all")
+        trainer.run(LocalSource(plan), plan.max_batches, None)
+
+
+def _make_trainer(
+    trial_class: Type[Any], core_context: Any, settings: TrialSettings
+) -> KerasTrainer:
+    tf.keras.utils.set_random_seed(settings.trial_seed % 2**32)
+    context = TFKerasTrialContext(core_context, settings)
+    return KerasTrainer(trial_class(context), context)

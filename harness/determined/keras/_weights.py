@@ -1,8 +1,13 @@
 """Save and load a model's weights and optimizer with Keras 2 and 3. Paths are prefixes: Keras 3 adds an extension."""
 
 import os
+import pathlib
 import tempfile
 from typing import Any, List, Optional
+
+from determined import _trial_files
+from determined._trial_settings import make_settings
+from determined.keras._trial import TFKerasTrialContext
 
 WEIGHTS = "model_checkpoint"
 # Keras 3 accepts only this extension, and stores the optimizer in the same file.
@@ -90,3 +95,24 @@ def _seed_states(model: Any) -> List[Any]:
 
 def _save(model: Any, path: str) -> None:
     model.save_weights(f"{path}{_ENDING_KERAS_3}" if is_keras_3(model) else path)
+
+
+def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None) -> Any:
+    """Load the compiled model of a TFKerasTrial. This runs the code in the checkpoint, so only load trusted ones."""
+    from determined import core
+
+    directory = pathlib.Path(path)
+    origin = _trial_files.read_origin(directory)
+    if origin.get("trial_type") != "TFKerasTrial":
+        raise ValueError(f"{path} is a checkpoint of a {origin.get('trial_type')}")
+    with (
+        core.init() as core_context,
+        _trial_files.imported(directory, origin["trial_cls_spec"]) as trial_class,
+    ):
+        settings = make_settings(
+            core_context, origin["hparams"] or {}, origin["experiment_config"] or {}
+        )
+        trial = trial_class(TFKerasTrialContext(core_context, settings))
+        model = trial.build_model()
+        load(model, str(directory / WEIGHTS))
+    return model

@@ -1,4 +1,6 @@
-"""The Trainer, which converts lengths and periods to a plan and runs the training loop."""
+"""The Trainer, which converts lengths and periods to a plan and runs the training loop.
+
+`train_on_cluster` trains a PyTorchTrial without a training script."""
 
 import contextlib
 import logging
@@ -6,9 +8,10 @@ import os
 import pathlib
 from typing import Any, Iterator, Optional, Type
 
-from determined._legacy_plan import make_plan
+from determined import _legacy_plan
 from determined._units import Batch, TrainUnit, unit_from_config
 from determined.pytorch._callback import Hooks
+from determined.pytorch._init import init
 from determined.pytorch._loop import Loop
 from determined.pytorch._steps import PyTorchSteps
 from determined.pytorch._trial import PyTorchTrial
@@ -71,7 +74,7 @@ class Trainer:
         with _shutdown(hooks, steps), _run_profiler(self._context, profiling_enabled):
             restore(steps, latest_checkpoint)
             steps.prepare()
-            plan = make_plan(
+            plan = _legacy_plan.make_plan(
                 self._context._position.epoch_len,
                 length,
                 reporting_period,
@@ -128,3 +131,21 @@ def _run_profiler(context: Any, enabled: bool) -> Iterator[None]:
     finally:
         if enabled:
             context._core.profiler.off()
+
+
+def train_on_cluster(trial_class: Type[Any], info: Any) -> None:
+    config = info.trial._config
+    optimizations = config.get("optimizations") or {}
+    frequency = int(optimizations.get("aggregation_frequency") or 1)
+    with init(aggregation_frequency=frequency) as context:
+        trial = trial_class(context)
+        trainer = ClusterTrainer(trial, context)
+        lengths = _legacy_plan.lengths(config, info.trial.hparams, context._core)
+        trainer.fit(latest_checkpoint=info.latest_checkpoint, **lengths.fit_arguments())
+
+
+class ClusterTrainer(Trainer):
+    """A Trainer that gets its workloads from the control plane."""
+
+    def _source(self, plan: Plan) -> WorkloadSource:
+        return _legacy_plan.cluster_source(self._context, plan)

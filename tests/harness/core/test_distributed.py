@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from determined.core import _distributed, _star, _tf_config, _wire
+from determined.core import _distributed, _star, _wire
 
 from tests.support.fake_master import FakeMaster
 from tests.support.ports import free_port
@@ -337,5 +337,5 @@ def test_tf_config_chief_has_lower_rank_than_workers(
 ) -> None:
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    workers = _tf_config.workers_of_environment()
+    workers = _distributed.tf_workers_of_environment()
     assert (workers.rank, workers.addresses) == (rank, ["a:1", "b:1", "c:1"])

@@ -5,8 +5,7 @@ import itertools
 import pytest
 from determined.common.http import Session
 from determined.exec import _ship
-from determined.exec._lines import Line
-from determined.exec._ship import LogShipper
+from determined.exec._ship import Line, LogShipper
 
 from tests.support.fake_master import Answer, FakeMaster, Request
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from determined import core, profiler, tensorboard
 from determined.common.blocking import hearing_signals
-from determined.exec._lines import LineSplitter
+from determined.exec._ship import LineSplitter
 from determined.tensorboard.metric_writers import BatchMetricWriter, MetricWriter
 
 from tests.support.fake_master import FakeMaster

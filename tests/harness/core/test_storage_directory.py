@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from determined.common import storage
-from determined.common.storage._globs import matches_any
+from determined.common.storage._base import matches_any
 from determined.core._shards import merge_metadata, merge_resources, own_files
 from determined.errors import CheckpointConflict
 from determined.exec import gc_checkpoints

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from determined.common.storage import _transfer
-from determined.common.storage._memory import MemoryBudget
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import FilePart, MemoryBudget
 from determined.common.storage._transfer import MAX_PARTS, part_size_for
 
 MIB = 1024 * 1024
@@ -73,7 +72,7 @@ def test_rejects_file_that_shrinks_during_upload(file: Path) -> None:
 def test_checksums_are_equal_with_and_without_isal(file: Path, installed: bool) -> None:
     hide = "" if installed else "sys.modules['isal'] = None; "
     code = (
-        f"import sys; {hide}from determined.common.storage._crc import crc32\n"
+        f"import sys; {hide}from determined.common.storage._parts import crc32\n"
         "rest = open(sys.argv[1], 'rb').read()\n"
         "print(crc32.__module__, crc32(rest[3000:], crc32(rest[:3000])))"
     )

@@ -12,7 +12,7 @@ import numpy
 import tensorflow as tf
 from determined import keras
 from determined._trial_settings import TrialSettings
-from determined.keras import _trial_runner
+from determined.keras import _trainer
 from determined.keras._trainer import KerasTrainer
 from determined.workloads import Every, LocalSource, Plan
 
@@ -108,9 +108,9 @@ def profiled(directory: pathlib.Path) -> list[str]:
     with (
         patch("determined.core.init", lambda **_: nullcontext(core)),
         patch("determined._legacy_plan.cluster_source", lambda _, plan: LocalSource(plan)),
-        patch("determined.keras._trial_runner.make_settings", lambda *_: settings),
+        patch("determined.keras._trainer.make_settings", lambda *_: settings),
     ):
-        _trial_runner.run(Trial, info)
+        _trainer.train_on_cluster(Trial, info)
     switched: list[str] = core.profiler.switched
     return switched
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from determined import _frameworks
+from determined.exec import harness
 
 from tests.support.fake_api import FakeApi, RecordedRequest
 from tests.support.torch_trials import EPOCH, PlainTrial
@@ -68,7 +68,7 @@ def checkpoints(api: FakeApi) -> list[int]:
 def test_lengths_and_periods_come_from_the_configuration(cluster: Any) -> None:
     periods = {"scheduling_unit": 4, "min_validation_period": {"epochs": 1}}
     api = cluster({"searcher": searcher({"epochs": 2}), "checkpoint_policy": "none", **periods})
-    assert _frameworks.run(PlainTrial) == 0
+    assert harness.run_trial_class(PlainTrial) == 0
     assert reports(api, "training") == [4, 6, 8, 12]
     assert reports(api, "validation") == [EPOCH, 2 * EPOCH]
     assert checkpoints(api) == [2 * EPOCH]
@@ -76,14 +76,14 @@ def test_lengths_and_periods_come_from_the_configuration(cluster: Any) -> None:
 
 def test_lengths_in_records_are_divided_by_the_global_batch_size(cluster: Any) -> None:
     api = cluster({"searcher": searcher({"records": 20})})
-    _frameworks.run(PlainTrial)
+    harness.run_trial_class(PlainTrial)
     assert reports(api, "training") == [5]
 
 
 def test_max_time_of_a_searcher_is_the_maximum_length(cluster: Any) -> None:
     asha = {"name": "adaptive_asha", "metric": "val_loss", "time_metric": "batches", "max_time": 7}
     api = cluster({"searcher": asha})
-    _frameworks.run(PlainTrial)
+    harness.run_trial_class(PlainTrial)
     assert reports(api, "training") == [7]
 
 
@@ -100,7 +100,7 @@ def test_workloads_come_from_the_control_plane(cluster: Any) -> None:
         return {"workload": {"kind": kind, "numBatches": batches, "totalBatchesProcessed": 0}}
 
     api.on("GET", f"{TRIAL}/workload", next_workload)
-    _frameworks.run(PlainTrial)
+    harness.run_trial_class(PlainTrial)
     assert requests == ["0", "3", "3", "5", "5"]
     assert (reports(api, "training"), reports(api, "validation")) == ([3, 5], [3])
     assert checkpoints(api) == [5]
@@ -127,24 +127,24 @@ def test_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     endless = 10_000_000
     api = cluster({"searcher": searcher({"batches": endless}), "scheduling_unit": endless})
     api.on("GET", r".*/signals/preemption", preempt_when_training)
-    _frameworks.run(Announcing)
+    harness.run_trial_class(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
     (checkpoint,) = (a.body["uuid"] for a in api.saved())
     api.on("GET", r".*/signals/preemption", {"preempt": False})
     longer = {"searcher": searcher({"batches": stopped_at + 5}), "scheduling_unit": endless}
     cluster(longer, DET_LATEST_CHECKPOINT=checkpoint)
-    _frameworks.run(PlainTrial)
+    harness.run_trial_class(PlainTrial)
     assert reports(api, "training") == [stopped_at, stopped_at + 5]
 
 
 def test_error_for_configuration_without_length_names_the_setting(cluster: Any) -> None:
     cluster({"searcher": {"name": "single", "metric": "val_loss"}})
     with pytest.raises(ValueError, match=r"searcher\.max_length"):
-        _frameworks.run(PlainTrial)
+        harness.run_trial_class(PlainTrial)
 
 
 def test_rejects_class_that_is_not_a_trial(cluster: Any) -> None:
     cluster({})
     with pytest.raises(ValueError, match="derive from PyTorchTrial"):
-        _frameworks.run(dict)
+        harness.run_trial_class(dict)

@@ -9,7 +9,7 @@ from determined.common.api._session import Session, TaskSession, UnauthSession
 from determined.common.api.certs import Cert
 from determined.common.http import SignInFailed, UnauthenticatedError
 from determined.common.master_address import canonical
-from determined.common.passwords import salted, weakness
+from determined.common.sign_in import password_weakness, salt_password
 
 
 class TokenStore(token_store.TokenStore):
@@ -105,12 +105,12 @@ def logout_all(master_address: str, cert: Optional[Cert]) -> None:
 
 
 def salt_and_hash(password: str) -> str:
-    return salted(password)
+    return salt_password(password)
 
 
 def check_password_complexity(password: Optional[str]) -> None:
     """Raise ValueError for a password that is too weak for a new account."""
-    reason = weakness(password or "")
+    reason = password_weakness(password or "")
     if reason is not None:
         raise ValueError(reason)
 

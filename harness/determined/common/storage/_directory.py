@@ -7,7 +7,7 @@ import tempfile
 from typing import Dict, Iterator, Optional, Sequence
 
 from determined.common.storage import _base
-from determined.common.storage._globs import matches_any
+from determined.common.storage._base import matches_any
 
 COPY_THREADS = 8
 

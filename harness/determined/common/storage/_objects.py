@@ -4,7 +4,7 @@ import os
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from determined.common.storage import _base
-from determined.common.storage._globs import matches_any
+from determined.common.storage._base import matches_any
 from determined.common.storage._store import ObjectStore
 from determined.common.storage._transfer import Transfer, read_checksums, write_checksum_object
 

@@ -1,12 +1,42 @@
-"""Parts of large files for uploads. Each attempt reads its part again and computes the checksum of these bytes."""
+"""Parts of large files for uploads, and a limit of their memory.
+
+Each attempt reads its part again and computes the checksum of these bytes."""
 
 import contextlib
 import io
 import os
+import threading
 from typing import Iterator
 
-from determined.common.storage._crc import crc32
-from determined.common.storage._memory import MemoryBudget
+# `isal` is several times faster than zlib. Only some images have it.
+try:
+    from isal.isal_zlib import crc32
+except ImportError:
+    from zlib import crc32
+
+__all__ = ["FilePart", "MemoryBudget", "PartStream", "crc32"]
+
+
+class MemoryBudget:
+    """A number of bytes that transfers may hold at once. A part above the limit waits until it is the only one."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._free = size
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        amount = min(max(size, 1), self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= amount)
+            self._free -= amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += amount
+                self._changed.notify_all()
 
 
 class FilePart:

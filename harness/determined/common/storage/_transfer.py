@@ -8,9 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Callable, Dict, List, Mapping, Sequence, TypeVar
 
 from determined.common.storage._base import Checksums, FileChecksum
-from determined.common.storage._crc import crc32
-from determined.common.storage._memory import MemoryBudget
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import FilePart, MemoryBudget, crc32
 from determined.common.storage._store import ObjectStore
 from determined.errors import CheckpointCorrupt
 

@@ -8,8 +8,7 @@ from determined._task_session import absence_of
 from determined.common import master_address
 from determined.common.http import UnauthenticatedError
 from determined.common.pages import V1, pages
-from determined.common.passwords import salted
-from determined.common.sign_in import SignedIn, open_session, sign_in
+from determined.common.sign_in import SignedIn, open_session, salt_password, sign_in
 from determined.common.token_store import TokenStore
 from determined.experimental.client import _metrics as metrics
 from determined.experimental.client import _submission as submission
@@ -170,7 +169,7 @@ class Determined:
         self, username: str, admin: bool, password: Optional[str] = None, remote: bool = False
     ) -> User:
         user = {"username": username, "admin": admin, "active": True, "remote": remote}
-        body = {"user": user, "password": salted(password or ""), "isHashed": True}
+        body = {"user": user, "password": salt_password(password or ""), "isHashed": True}
         return User._from_json(self._session, self._create("/users", body, "user"))
 
     def get_user_by_id(self, user_id: int) -> User:

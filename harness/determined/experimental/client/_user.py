@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional
 
 from determined.common.http import Session
 from determined.common.pages import V1
-from determined.common.passwords import salted
+from determined.common.sign_in import salt_password
 from determined.experimental.client._resource import Resource
 
 
@@ -67,9 +67,9 @@ class User(Resource):
 
     def change_password(self, new_password: str, current_password: Optional[str] = None) -> None:
         """Set a password. It ends the user's other sessions and access tokens."""
-        changes: Dict[str, Any] = {"password": salted(new_password), "isHashed": True}
+        changes: Dict[str, Any] = {"password": salt_password(new_password), "isHashed": True}
         if current_password is not None:
-            changes["currentPassword"] = salted(current_password)
+            changes["currentPassword"] = salt_password(current_password)
         self._patch(**changes)
 
     def link_with_agent(

@@ -11,8 +11,7 @@ from determined._info import ClusterInfo, TrialInfo
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.core._context import Context, TensorboardMode, resolve_storage, trial_context
 from determined.core._distributed import DistributedContext
-from determined.exec._lines import LineSplitter
-from determined.exec._ship import LogShipper
+from determined.exec._ship import LineSplitter, LogShipper
 from determined.experimental.core_v2._config import Config, experiment_config, storage_of
 
 logger = logging.getLogger("determined.core")

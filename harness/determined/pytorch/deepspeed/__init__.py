@@ -4,13 +4,13 @@ from determined.pytorch.deepspeed._config import (
     get_ds_config_from_args,
     overwrite_deepspeed_config,
 )
-from determined.pytorch.deepspeed._context import DeepSpeedTrialContext
-from determined.pytorch.deepspeed._init import init
-from determined.pytorch.deepspeed._mpu import (
+from determined.pytorch.deepspeed._context import (
+    DeepSpeedTrialContext,
     ModelParallelUnit,
     make_data_parallel_mpu,
     make_deepspeed_mpu,
 )
+from determined.pytorch.deepspeed._init import init
 from determined.pytorch.deepspeed._trainer import Trainer
 from determined.pytorch.deepspeed._trial import DeepSpeedTrial
 

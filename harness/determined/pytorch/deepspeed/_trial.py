@@ -1,7 +1,7 @@
 import os
 from typing import Any, Dict, Iterator, Optional
 
-from determined.pytorch._base_trial import BaseTorchTrial
+from determined.pytorch._trial import BaseTorchTrial
 from determined.pytorch.deepspeed._context import DeepSpeedTrialContext
 
 
