@@ -16,7 +16,7 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.cluster import audit as audit_rows
 from det_controlplane.db.engine.errors import QueryFailed, TryAgain
-from det_controlplane.services.identity import refused_sign_ins
+from det_controlplane.services.identity import sign_in
 from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 from det_controlplane.services.logs.master_log import StoredLog
 from det_controlplane.services.organization import audit_listing as listing
@@ -235,7 +235,7 @@ def test_repeated_failed_sign_ins_are_recorded_once(api: Api, admin: Caller) -> 
 def test_unauthenticated_requests_write_few_audit_entries(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused_sign_ins, "MOST", 2)
+    monkeypatch.setattr(sign_in, "MOST", 2)
     for name in ("determined", "nobody", "no-one"):
         fail_to_sign_in(api, name)
     rows = entries(admin, action="auth.refused")

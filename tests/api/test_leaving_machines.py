@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import leaving
+from det_controlplane.services.scheduling import stopping
 
 from tests.support.api import Api, Caller, create
 from tests.support.rented import RentedCluster
@@ -110,7 +110,7 @@ def test_work_above_the_maximum_is_preempted_despite_a_crash(
     (pool,) = cluster.api.ctx.config.resource_pools
     small = replace(pool, limits=replace(pool.limits, max_instances=1))
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(small,))
-    ask = leaving.stop_all
+    ask = stopping.stop_all_on_agent
     requests: list[str] = []
 
     def die(ctx: Context, agent_id: str) -> bool:
@@ -120,7 +120,7 @@ def test_work_above_the_maximum_is_preempted_despite_a_crash(
         return ask(ctx, agent_id)
 
     create(user, activate=True)
-    monkeypatch.setattr(leaving, "stop_all", die)
+    monkeypatch.setattr(stopping, "stop_all", die)
     with pytest.raises(KeyboardInterrupt):
         cluster.decide()
     monkeypatch.undo()

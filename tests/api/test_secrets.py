@@ -10,7 +10,7 @@ from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.api import routes
 from det_controlplane.db.experiments.submissions import experiment_config
 from det_controlplane.services import sealing
-from det_controlplane.services.maintenance import earlier_secrets
+from det_controlplane.services.maintenance import housekeeping
 from sqlalchemy import text
 
 from tests.support.api import (
@@ -253,8 +253,8 @@ def test_plain_secrets_of_earlier_rows_are_encrypted(api: Api, user: Caller) -> 
                     config = cast(jsonb_set(cast(config AS jsonb), '{data}', cast(:data AS jsonb)) AS json)"""),
             {"data": plain, "text": f"data: {plain}\nname: old"},
         )
-    assert earlier_secrets.seal(api.ctx) == 1
-    assert earlier_secrets.seal(api.ctx) == 0
+    assert housekeeping.seal_earlier_secrets(api.ctx) == 1
+    assert housekeeping.seal_earlier_secrets(api.ctx) == 0
     assert MARK.encode() not in user.ask("GET", f"/api/v1/experiments/{id}").body
     config_text = experiment_config(api.ctx.db, id)
     assert config_text is not None

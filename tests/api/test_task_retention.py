@@ -10,7 +10,7 @@ import pytest
 from det_controlplane.db.engine.errors import DatabaseDown, QueryFailed
 from det_controlplane.db.tasks import ended_tasks
 from det_controlplane.services.code import model_definitions
-from det_controlplane.services.tasks import retention
+from det_controlplane.services.tasks import lifecycle
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller
@@ -172,8 +172,8 @@ def test_task_with_a_checkpoint_is_not_deleted(api: Api, user: Caller, agent: Pl
 def test_expired_tasks_are_deleted_in_parts(
     api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "AT_ONCE", 2)
-    monkeypatch.setattr(retention, "LINES_AT_ONCE", 3)
+    monkeypatch.setattr(lifecycle, "AT_ONCE", 2)
+    monkeypatch.setattr(lifecycle, "LINES_AT_ONCE", 3)
     keep(api, 1)
     for _ in range(3):
         generic(user)
@@ -181,7 +181,7 @@ def test_expired_tasks_are_deleted_in_parts(
     time = api.ctx.now() + timedelta(days=2)
     api.ctx.now = lambda: time
     looks = 0
-    while retention.delete_some(api.ctx):
+    while lifecycle.delete_expired_tasks(api.ctx):
         looks += 1
         assert count(api, "tasks") >= 1
     assert looks > 2, "logs and tasks go in parts"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.ports.courier import Unsent
-from det_controlplane.services.maintenance import earlier_secrets
+from det_controlplane.services.maintenance import housekeeping
 from det_controlplane.services.webhooks import delivery
 from sqlalchemy import text
 
@@ -55,7 +55,7 @@ def test_address_of_an_earlier_version_stays_until_it_is_changed(
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE webhooks SET url = :url, sealed = NULL"), {"url": SECRET})
     assert "secret" not in str(user.get(W))
-    earlier_secrets.seal(api.ctx)
+    housekeeping.seal_earlier_secrets(api.ctx)
     assert api.ctx.db.read(_STORED)[0].url == SECRET
     user.done("POST", f"{W}/{webhook['id']}/test")
     assert [post.url for post in inbox.posts] == [SECRET]

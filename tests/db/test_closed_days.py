@@ -16,7 +16,7 @@ from det_controlplane.db.money.costs import Span
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.money import closed_days
+from det_controlplane.services.money.costs import sum_ended_days
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, context
@@ -146,8 +146,8 @@ def _usd(amount: Decimal) -> Decimal:
 
 def close(ctx: Context) -> int:
     """Close days in two ticks; return how many days of the history are closed."""
-    closed_days.close_some(ctx)
-    closed_days.close_some(ctx)
+    sum_ended_days(ctx)
+    sum_ended_days(ctx)
     with ctx.db.begin() as tx:
         return int(tx.execute(_SUMMED, {"first": FIRST}).scalar_one())
 
@@ -222,7 +222,7 @@ def test_a_late_correction_counts_before_and_after_the_next_sums(
 def test_closed_days_begin_on_the_day_of_the_first_allocation(history: History) -> None:
     first = text("SELECT min(day) FROM closed_days")
     work = text("SELECT date_trunc('day', min(requested_at), 'UTC') FROM allocations")
-    closed_days.close_some(history.ctx)
+    sum_ended_days(history.ctx)
     assert history.ctx.db.read(first)[0][0] == history.ctx.db.read(work)[0][0]
 
 
@@ -233,7 +233,7 @@ def test_tick_sums_some_days_and_next_tick_is_due_immediately(
     summed = text("SELECT count(*) FROM closed_days WHERE summed_at IS NOT NULL")
     parts = []
     for _ in range(5):
-        is_unfinished = closed_days.close_some(history.ctx)
+        is_unfinished = sum_ended_days(history.ctx)
         parts.append((history.ctx.db.read(summed)[0][0], is_unfinished))
     assert parts == [(0, False), (8, True), (16, True), (20, False), (20, False)]
 
@@ -251,7 +251,7 @@ def test_tick_continues_if_summing_a_day_fails(
 
 def test_a_cluster_without_work_closes_one_day(database: Database) -> None:
     ctx = context(database)
-    closed_days.close_some(ctx)
+    sum_ended_days(ctx)
     assert ctx.db.read(text("SELECT count(*) FROM closed_days"))[0][0] == 1
 
 

@@ -15,7 +15,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import leaving, schedule_pool
+from det_controlplane.services.scheduling import schedule_pool, stopping
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, pass_time
@@ -125,7 +125,7 @@ def test_next_poll_preempts_containers_after_a_crash_of_the_first(
     submitted(ctx)
     running = started(ctx, agent)
     with monkeypatch.context() as patched:
-        patched.setattr(leaving, "stop_all", crash)
+        patched.setattr(stopping, "stop_all", crash)
         with pytest.raises(Crash):
             agent.poll(running, leaving=True)
     (container,) = agent.poll(running, leaving=True)

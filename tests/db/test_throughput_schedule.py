@@ -6,7 +6,7 @@ import pytest
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.logs import logs
 from det_controlplane.services.experiments import creation
-from det_controlplane.services.scheduling import schedule_pool, worker_ports
+from det_controlplane.services.scheduling import schedule_pool
 from sqlalchemy import text
 
 from tests.support.searching import ASHA, OWNER, Agent, context
@@ -49,14 +49,14 @@ def test_allocations_started_together_have_distinct_slots_and_ports(database: Da
     assert all((p.epoch, p.of_allocation, p.state, p.rank) == (1, 1, "ASSIGNED", 0) for p in placed)
     assert all(p.held == p.slot_ids for p in placed)
     ports = [port for p in placed for port in p.ports.values()]
-    assert len(set(ports)) == len(ports) == 12 * len(worker_ports.PORT_BASES)
+    assert len(set(ports)) == len(ports) == 12 * len(schedule_pool.PORT_BASES)
     assert len({r.task_id for r in database.read(_LINES)}) == 12
 
 
 def test_ports_are_unique_on_an_agent_if_they_are_scarce(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_ports, "HIGHEST", worker_ports.PORT_BASES["C10D_PORT"] + 3)
+    monkeypatch.setattr(schedule_pool, "HIGHEST", schedule_pool.PORT_BASES["C10D_PORT"] + 3)
     for n in range(3):
         Agent.joined(context(database), f"agent-{n}", slots=4)
     for _ in range(2):
@@ -64,8 +64,8 @@ def test_ports_are_unique_on_an_agent_if_they_are_scarce(
     placed = database.read(_PLACED)
     for agent in {p.agent_id for p in placed}:
         ports = [port for p in placed if p.agent_id == agent for port in p.ports.values()]
-        assert len(set(ports)) == len(ports) == 4 * len(worker_ports.PORT_BASES)
-        assert max(ports) <= worker_ports.HIGHEST
+        assert len(set(ports)) == len(ports) == 4 * len(schedule_pool.PORT_BASES)
+        assert max(ports) <= schedule_pool.HIGHEST_PORT
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from det_controlplane.entry.relay import agents
 from det_controlplane.entry.server import asgi, bodies, handshakes, protocol
 from det_controlplane.services import searching
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity import refused_sign_ins, sign_in
+from det_controlplane.services.identity import sign_in
 
 from tests.docs.test_links import DOCS, ROOT
 
@@ -108,7 +108,7 @@ def test_figures_match_the_code() -> None:
         f"does not know share {_mib(request_bodies.MAX_OTHERS_BYTES)} MiB of disk",
         f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to the gateway",
         f"all together have {connection_limits.MOST_CONNECTIONS:,}",
-        f"strangers write {refused_sign_ins.MOST} of them an hour at most",
+        f"strangers write {sign_in.MOST_REFUSALS} of them an hour at most",
     )
     assert [figure for figure in figures if figure not in page] == []
     assert log_limits.BURST_S == 60

@@ -54,7 +54,6 @@ from det_controlplane.services.experiments import (
     deletion,
     editing,
     listing,
-    moving,
 )
 from det_controlplane.services.experiments.creation import Submission
 from det_controlplane.services.queue import jobs
@@ -205,7 +204,7 @@ def resume(ctx: Context, request: Request, body: Continuation) -> Answer:
 
 def move(ctx: Context, request: Request, body: ExperimentMove) -> Answer:
     target = body.destination_project_id
-    moving.move(ctx, user_of(request), request.id("experimentId"), target)
+    editing.move(ctx, user_of(request), request.id("experimentId"), target)
     return EMPTY
 
 

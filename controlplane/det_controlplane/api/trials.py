@@ -50,7 +50,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import metric_reports, trial_reports, unmanaged, workloads
-from det_controlplane.services.trials.next_workload import next_of
+from det_controlplane.services.trials.workloads import next_of
 
 # Starting a new container costs more than idle slots for this time.
 _DECISION_WAIT_S = 20.0

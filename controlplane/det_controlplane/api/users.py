@@ -19,8 +19,8 @@ from det_controlplane.api.router import Unaudited, delete, get, patch, post
 from det_controlplane.core.people.permissions import TaskRule, by_service, require
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import user_work as user_experiments
-from det_controlplane.services.identity import sessions
+from det_controlplane.services.experiments import actions
+from det_controlplane.services.identity import sign_in
 from det_controlplane.services.interactive import user_work as user_tasks
 from det_controlplane.services.organization import preferences, users
 from det_controlplane.services.organization.preferences import Setting
@@ -117,11 +117,11 @@ def edit(ctx: Context, request: Request, body: UserBody) -> Answer:
     answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
     if changes.active is False:
         stops = body.pause_work
-        paused = user_experiments.pause(ctx, caller, user_id) if stops else []
+        paused = actions.pause_all_of_user(ctx, caller, user_id) if stops else []
         paused_tasks, ended_tasks = user_tasks.stop(ctx, caller, user_id) if stops else ([], [])
         answer |= {
             "pausedExperiments": paused,
-            "runningExperiments": user_experiments.running(ctx, user_id),
+            "runningExperiments": actions.running_of_user(ctx, user_id),
             "pausedTasks": paused_tasks,
             "endedTasks": ended_tasks,
             "runningTasks": [] if stops else user_tasks.running(ctx, user_id),
@@ -174,17 +174,17 @@ def _changes(account: AccountBody, password: Password | None) -> UserChanges:
 
 
 def list_sessions(ctx: Context, request: Request) -> Answer:
-    rows = sessions.listed(ctx, user_of(request), request.id("userId"))
+    rows = sign_in.list_sessions(ctx, user_of(request), request.id("userId"))
     return json_response({"sessions": rows})
 
 
 def end_session(ctx: Context, request: Request) -> Answer:
-    sessions.end(ctx, user_of(request), request.id("userId"), request.id("sessionId"))
+    sign_in.end_session(ctx, user_of(request), request.id("userId"), request.id("sessionId"))
     return EMPTY
 
 
 def end_other_sessions(ctx: Context, request: Request) -> Answer:
-    ended = sessions.end_others(ctx, user_of(request), request.id("userId"))
+    ended = sign_in.end_other_sessions(ctx, user_of(request), request.id("userId"))
     return json_response({"ended": ended})
 
 

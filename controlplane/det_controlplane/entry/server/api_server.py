@@ -36,7 +36,7 @@ from det_controlplane.entry.settings import BadSettings, Settings, from_environm
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
 from det_controlplane.services.machines.places import providers_left
-from det_controlplane.services.maintenance import earlier_secrets, tick
+from det_controlplane.services.maintenance import housekeeping, tick
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 from det_controlplane.services.webhooks import delivery
 
@@ -77,7 +77,7 @@ def serve_alone() -> None:
 @contextmanager
 def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     """Run the tick and the calls of clouds in this process."""
-    earlier_secrets.seal(ctx)
+    housekeeping.seal_earlier_secrets(ctx)
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 

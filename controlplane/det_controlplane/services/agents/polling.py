@@ -32,7 +32,7 @@ from det_controlplane.services.errors import Invalid, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
 from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
-from det_controlplane.services.scheduling import leaving
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
 # A poll that is held renews the lease only when it comes again.
@@ -202,7 +202,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     # The deadline of a checkpoint must not be later than the end of the machine.
     in_time = poll.leaves_at is None
     if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
-        changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
+        changed |= stopping.stop_all_on_agent(ctx, agent_id, poll.leaves_at, poll.out_of_service)
     if poll.gone:
         _disconnect(ctx, agent_id)
     if changed:

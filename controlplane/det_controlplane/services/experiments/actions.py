@@ -1,4 +1,4 @@
-"""Actions on an existing experiment: pause, activate, cancel, kill, and ends of its trials."""
+"""Actions on existing experiments: pause, activate, cancel, kill, ends of trials, and a pause of all work of a user."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,14 +9,17 @@ from det_controlplane.core.lifecycle import experiment as states
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search import ExitReason
+from det_controlplane.db.experiments import experiments
 from det_controlplane.db.trials import trials
 from det_controlplane.db.trials.trials import TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.memory import KeptSearch
 from det_controlplane.services.money import spent_budgets
+from det_controlplane.services.principal import User
 from det_controlplane.services.search.journal import parse_space
 
 
@@ -77,3 +80,21 @@ def locked_trial(ctx: Context, trial_id: int) -> Iterator[tuple[LiveExperiment, 
         trial = trials.by_id(experiment.tx, trial_id)
         assert trial is not None
         yield experiment, trial
+
+
+def running_of_user(ctx: Context, user_id: int) -> list[int]:
+    """Return the experiments that run or wait to, in the order of their numbers."""
+    return experiments.active_of(ctx.db, user_id)
+
+
+def pause_all_of_user(ctx: Context, caller: User, user_id: int) -> list[int]:
+    """Pause a user's experiments, which save checkpoints and release their slots. Return the paused experiments."""
+    require_admin(caller, "pause all the work of a user")
+    paused = []
+    for experiment_id in running_of_user(ctx, user_id):
+        try:
+            command(ctx, experiment_id, Command.PAUSE)
+        except (Missing, WrongState):
+            continue  # it ended in between, or its own process runs it
+        paused.append(experiment_id)
+    return paused

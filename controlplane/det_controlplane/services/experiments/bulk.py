@@ -9,7 +9,7 @@ from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.experiments import experiment_pages
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused
-from det_controlplane.services.experiments import actions, deletion, editing, moving
+from det_controlplane.services.experiments import actions, deletion, editing
 from det_controlplane.services.logs import retention
 from det_controlplane.services.principal import User
 
@@ -58,7 +58,7 @@ def archiving(archived: bool) -> Action:
 
 
 def moving_to(project_id: int) -> Action:
-    return lambda ctx, caller, experiment_id: moving.move(ctx, caller, experiment_id, project_id)
+    return lambda ctx, caller, experiment_id: editing.move(ctx, caller, experiment_id, project_id)
 
 
 def retaining(days: int) -> Action:

@@ -38,7 +38,7 @@ from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
-from det_controlplane.services.webhooks import choice
+from det_controlplane.services.webhooks import events
 
 if (
     TYPE_CHECKING
@@ -98,7 +98,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
-    choice.check(ctx, config, project.workspace_id)
+    events.require_known_webhooks(ctx, config, project.workspace_id)
     warm_starts.settle(ctx, user, config)
     sealed = sealing.seal(ctx, config)
     if submission.validate_only:

@@ -1,4 +1,4 @@
-"""Change the editable fields of an experiment: name, labels, notes, flags, resources, retention."""
+"""Change the editable fields of an experiment (name, labels, notes, flags, resources, retention) and its project."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import Any
 from det_controlplane.core.checkpoints import gc
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.documents import fault_of_labels
+from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.schedule.job_settings import out_of_bounds
 from det_controlplane.db.experiments import experiments
@@ -15,8 +16,9 @@ from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.identity.rights import require_owner, require_removal
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.organization.projects import open_project
 from det_controlplane.services.principal import User
 
 
@@ -121,3 +123,20 @@ def _checked_labels(experiment_id: int, labels: Collection[str]) -> list[str]:
     if fault is not None:
         raise Invalid(f"experiment {experiment_id}: {fault}")
     return sorted(labels)
+
+
+def move(ctx: Context, caller: User, experiment_id: int, project_id: int) -> None:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
+        tx, row = experiment.tx, experiment.row
+        if experiments.is_archived(tx, experiment_id):
+            raise WrongState(
+                f"experiment {experiment_id} or its project is archived: unarchive it first"
+            )
+        if row.state is ExperimentState.DELETING:
+            raise WrongState(f"experiment {experiment_id} is being deleted")
+        project = open_project(tx, project_id)
+        source = jobs.workspace_of(tx, row.job_id)
+        what = f"experiment {experiment_id}"
+        require_removal(caller, row.user_id, source, project.workspace_id, what)
+        experiments.change(tx, experiment_id, project_id=project_id)
+        jobs.change(tx, row.job_id, workspace_id=project.workspace_id)

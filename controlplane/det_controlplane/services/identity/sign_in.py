@@ -1,16 +1,18 @@
-"""Sign users in by password, let attempts wait after failed ones, and make and end sessions."""
+"""Sign users in by password, let attempts wait after failed ones, and make, list and end sessions."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+from det_controlplane.db.cluster import audit
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.people import sessions, sign_in_failures
+from det_controlplane.db.people import sessions, sign_in_failures, users
 from det_controlplane.db.people.sign_in_failures import AttemptLimits
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, NotSignedIn
-from det_controlplane.services.identity import refused_sign_ins
+from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, require
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.passwords import client_hash, password_matches
+from det_controlplane.services.identity.rights import require_self, require_session, require_sign_in
 from det_controlplane.services.principal import User
 
 SESSION_LIFE = timedelta(days=7)
@@ -24,6 +26,14 @@ _PATIENCE_WITH_ADDRESS = AttemptLimits(300, 2.0, FAILURES_FORGOTTEN)
 _ANY_NAME = "*%Y-%m-%dT%H"  # within an hour; counts of different hours are not added
 _LONGEST_NAME = 200
 _TOO_MANY = "too many failed sign-ins: wait a little, longer after each further attempt"
+
+REFUSAL_ACTION = "auth.refused"
+# Rows stay for a month at least: strangers must not fill the disk with them.
+MOST_REFUSALS = 100
+_REFUSALS_WITHIN = timedelta(hours=1)
+
+# Programs that sign in each time they run leave many; the oldest end by themselves.
+_MOST_SESSIONS = 500
 
 
 def login(
@@ -41,7 +51,7 @@ def login(
     expected = None if row is None or row.remote else row.password_hash
     if not password_matches(expected, digest) or row is None:
         if attempts == FREE_ATTEMPTS:
-            refused_sign_ins.record(ctx, username[:_LONGEST_NAME], address, attempts)
+            record_refusal(ctx, username[:_LONGEST_NAME], address, attempts)
         raise NotSignedIn("invalid credentials")
     with ctx.db.begin() as tx:
         if is_counted:
@@ -123,3 +133,49 @@ def new_session(
 def logout(ctx: Context, user: User) -> None:
     with ctx.db.begin() as tx:
         sessions.revoke(tx, user.session_id, ctx.now())
+
+
+def record_refusal(ctx: Context, username: str, address: str, attempts: int) -> None:
+    """Record in the audit log how many attempts at a name failed. The user may not exist.
+
+    The log has a bounded number of rows for each stranger."""
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        audit.add_refusal(
+            tx, since=now - _REFUSALS_WITHIN, most=MOST_REFUSALS, at=now, username=username, address=address, action=REFUSAL_ACTION,
+            attempts=attempts,
+        )  # fmt: skip
+
+
+def list_sessions(ctx: Context, caller: User, user_id: int) -> list[dict[str, Any]]:
+    """Return the sessions of a person, newest first, with the caller's own marked."""
+    require_self(caller, user_id, "see where another user is signed in")
+    with ctx.db.autocommit() as tx:
+        require(users.one(tx, user_id), f"user {user_id}")
+        rows = sessions.open_of_user(tx, user_id, ctx.now(), _MOST_SESSIONS)
+    return [{**row, "current": row["id"] == caller.session_id} for row in rows]
+
+
+def _require_ending_sessions(caller: User, user_id: int) -> None:
+    """Require a sign-in to end sessions: a stolen access token would keep its user from revoking it."""
+    require_self(caller, user_id, "sign another user out")
+    if caller.id == user_id:
+        require_session(caller, "sign its own user out")
+    require_sign_in(caller, "sign others out")
+
+
+def end_session(ctx: Context, caller: User, user_id: int, session_id: int) -> None:
+    _require_ending_sessions(caller, user_id)
+    with ctx.db.begin() as tx:
+        if not sessions.end_of_user(tx, user_id, session_id, ctx.now()):
+            raise Missing(
+                f"user {user_id} has no session {session_id}: see 'det user list-sessions'"
+            )
+
+
+def end_other_sessions(ctx: Context, caller: User, user_id: int) -> int:
+    """End every session of a person but the caller's own; return how many that were."""
+    _require_ending_sessions(caller, user_id)
+    with ctx.db.begin() as tx:
+        require(users.one(tx, user_id), f"user {user_id}")
+        return sessions.end_others_of_user(tx, user_id, caller.session_id, ctx.now())

@@ -1,4 +1,4 @@
-"""List, pause and end the tasks of a deactivated user. services/experiments/user_work.py does the same for
+"""List, pause and end the tasks of a deactivated user. services/experiments/actions.py does the same for
 experiments.
 """
 

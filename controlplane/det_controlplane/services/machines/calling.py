@@ -31,7 +31,7 @@ from det_controlplane.ports.compute import (
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot, no_shows, prices, refusals
+from det_controlplane.services.machines import boot, failed_launches, prices
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
@@ -104,7 +104,7 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
     """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        refusals.remember(tx, requested, outcome, now)
+        failed_launches.remember_refusals(tx, requested, outcome, now)
         changed.queue_changed(requested.pool)
         changed.wake("provision")
         if outcome.machine is not None:
@@ -146,7 +146,9 @@ def _give_up(ctx: Context, requested: Requested, silence: Unreachable) -> bool:
         if not machines.cancel(changed.tx, requested.id, sentence, changed.now):
             return False
         refusal = Refusal(RefusalKind.NO_CAPACITY, region, sentence)
-        refusals.remember(changed.tx, requested, LaunchOutcome(None, (refusal,)), changed.now)
+        failed_launches.remember_refusals(
+            changed.tx, requested, LaunchOutcome(None, (refusal,)), changed.now
+        )
         changed.queue_changed(requested.pool)
     return True
 
@@ -191,9 +193,9 @@ def _ask_failure_reason(ctx: Context, cloud: Compute, requested: Requested) -> N
         return
     with change(ctx) as changed:
         if outcome.machine is None:
-            refusals.remember(changed.tx, requested, outcome, changed.now)
+            failed_launches.remember_refusals(changed.tx, requested, outcome, changed.now)
         elif outcome.machine.state == "gone":
-            no_shows.record(changed, requested, outcome.machine)
+            failed_launches.record_no_show(changed, requested, outcome.machine)
         changed.queue_changed(requested.pool)
 
 
@@ -281,7 +283,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         machines.seen(tx, comparison.seen, comparison.stopped, now)
         machines.unseen(tx, comparison.absent)
         failed_joins = machines.never_joined(tx, comparison.gone)
-        alone = no_shows.record_unordered_end(changed, rows, comparison.gone, listing)
+        alone = failed_launches.record_unordered_end(changed, rows, comparison.gone, listing)
         for row in machines.end(tx, comparison.gone, now):
             changed.queue_changed(row.pool)
             if row.agent_id is not None:

@@ -31,9 +31,9 @@ from det_controlplane.db.machines import (
 from det_controlplane.db.scheduling import schedule as pool_rows
 from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import no_shows
+from det_controlplane.services.machines import failed_launches
 from det_controlplane.services.machines.places import rented_pools
-from det_controlplane.services.scheduling import leaving
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
 
 log = logging.getLogger("det.machines")
@@ -60,7 +60,7 @@ _ENDS = {
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
     TerminateReason.LEFT_OVER: _LEFT_OVER,
-    **no_shows.REASONS,
+    **failed_launches.NO_SHOW_REASONS,
 }
 
 
@@ -90,7 +90,7 @@ def _stop_work_on_draining_agents(ctx: Context) -> None:
         # A pool that stopped renting has no machine to move the work to.
         agent_ids = containers.agents_to_ask(tx, kept=_LEFT_OVER)
     for agent in agent_ids:
-        leaving.stop_all(ctx, agent)
+        stopping.stop_all_on_agent(ctx, agent)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
@@ -201,13 +201,13 @@ def _hold_after_no_shows(
     change: Change, snapshot: ProvisionSnapshot, plan: ProvisionPlan
 ) -> set[str]:
     """Hold pools with a series of machines that did not join. Return the held pools."""
-    lost = {id for id, reason in plan.terminate if reason in no_shows.REASONS}
+    lost = {id for id, reason in plan.terminate if reason in failed_launches.NO_SHOW_REASONS}
     return {
         pool.name
         for pool in snapshot.pools
         if not pool.holds
         and not lost.isdisjoint(machine.id for machine in pool.machines)
-        and no_shows.hold_pool_after_failed_launches(change, pool.name)
+        and failed_launches.hold_pool_after_failed_launches(change, pool.name)
     }
 
 
@@ -229,7 +229,7 @@ def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
         drained = reason is TerminateReason.DRAINED
         agent = machines.terminate(
             change.tx, UUID(machine_id), _ENDS[reason], change.now,
-            after_drain=drained, no_show=reason in no_shows.REASONS,
+            after_drain=drained, no_show=reason in failed_launches.NO_SHOW_REASONS,
         )  # fmt: skip
         log.info("giving %s back: %s", machine_id, _ENDS[reason])
         if agent is not None:

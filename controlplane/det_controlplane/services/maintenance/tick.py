@@ -14,9 +14,9 @@ from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import budgets, effects
-from det_controlplane.services.money import closed_days
+from det_controlplane.services.money import costs
 from det_controlplane.services.scheduling import schedule_pool, stopping
-from det_controlplane.services.tasks import idling, retention
+from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.trials import unmanaged
 
 log = logging.getLogger("det.tick")
@@ -30,13 +30,13 @@ def run(ctx: Context) -> float | None:
     silence.watch(ctx)  # first, because it extends deadlines after an interruption
     _kill_overdue_allocations(ctx)
     unmanaged.end_silent_trials(ctx)
-    idling.end_idle(ctx)
+    lifecycle.end_idle_tasks(ctx)
     budgets.enforce_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     is_unfinished = [
-        _run_step(lambda: closed_days.close_some(ctx), "sum ended days"),
-        _run_step(lambda: retention.delete_some(ctx), "delete tasks that ended long ago"),
+        _run_step(lambda: costs.sum_ended_days(ctx), "sum ended days"),
+        _run_step(lambda: lifecycle.delete_expired_tasks(ctx), "delete tasks that ended long ago"),
         _run_step(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
     ]
     return 0.0 if any(is_unfinished) else _next_due_s(ctx)
@@ -91,7 +91,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
-            idling.next_due(tx),
+            lifecycle.next_idle_end(tx),
             deciding.next_due(ctx, tx),
             budgets.next_due(ctx, tx),
         ]

@@ -1,17 +1,20 @@
-"""Report the costs of work and machines."""
+"""Report the costs of work and machines, and sum the costs of days that have ended."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.money import costs
+from det_controlplane.db.money import closed_days, costs
 from det_controlplane.db.money.costs import Cost, Span
 from det_controlplane.services.context import Context
 
 Id = TypeVar("Id", int, str)
 _EVER = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+# Agents report ends late, and a day that is summed after most of them is summed once.
+_GRACE = timedelta(hours=1)
 
 
 def span(ctx: Context, after: datetime | None = None, before: datetime | None = None) -> Span:
@@ -79,3 +82,18 @@ def by_pool(ctx: Context, after: datetime | None, before: datetime | None) -> li
         }
         for c in rows
     ]  # fmt: skip
+
+
+def sum_ended_days(ctx: Context) -> bool:
+    """Announce, fence or sum some days; return whether more days can be summed at once.
+
+    A transaction that is still open delays the sums to a later tick."""
+    now = ctx.now()
+    newest = (now - _GRACE).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    with ctx.db.autocommit() as tx:
+        if not closed_days.is_due(tx, newest):
+            return False
+    with ctx.db.begin() as tx:
+        closed_days.announce(tx, newest)
+    with ctx.db.begin() as tx:
+        return closed_days.sum_days(tx, now)

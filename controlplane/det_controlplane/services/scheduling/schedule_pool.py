@@ -1,6 +1,6 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import Signal
@@ -12,8 +12,18 @@ from det_controlplane.db.scheduling import allocations, jobs, pool_marks, slots,
 from det_controlplane.db.scheduling import schedule as rows_of
 from det_controlplane.db.scheduling.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import stopping, worker_ports
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
+
+# Names and lowest numbers of the ports that a multi-container trial may use.
+PORT_BASES = {
+    "DTRAIN_SSH_PORT": 12350,
+    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
+    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
+    "C10D_PORT": 29400,
+}
+# Above it Linux takes the ports of connections that machines open.
+HIGHEST_PORT = 32767
 
 
 class LostRace(Exception):
@@ -106,7 +116,7 @@ def _start(
     if not starts:
         return
     tx, now = change.tx, change.now
-    assigned = rows_of.assign(tx, starts, worker_ports.choose(ctx, tx, starts), now)
+    assigned = rows_of.assign(tx, starts, choose_worker_ports(ctx, tx, starts), now)
     if len(assigned) < len(starts):
         raise LostRace(
             f"{len(starts) - len(assigned)} allocations no longer wait, or change at this moment"
@@ -148,3 +158,35 @@ def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
         stopping.stop(change, [allocation], Signal.TERMINATE, reason)
+
+
+def choose_worker_ports(
+    ctx: Context, tx: Tx, starts: Sequence[schedule.Start]
+) -> list[dict[str, int]]:
+    """Return for each start the lowest free number of each name in the cluster, because agents may share a host.
+
+    If the cluster runs more than there are numbers, no number is used twice on an agent."""
+    reserved = ctx.config.reserved_ports
+    in_use = rows_of.ports_in_use(tx) | reserved
+    free = {name: _free_ports(base, in_use) for name, base in PORT_BASES.items()}
+    choices = [{name: next(numbers, 0) for name, numbers in free.items()} for _ in starts]
+    if all(number for ports in choices for number in ports.values()):
+        return choices
+    agents = {placed.agent_id for start in starts for placed in start.placements}
+    of_agents = rows_of.ports_on(tx, agents)
+    for start, ports in zip(starts, choices, strict=True):
+        own = [of_agents[placed.agent_id] for placed in start.placements]
+        used = {*reserved, *ports.values()}.union(*own)
+        for name, base in PORT_BASES.items():
+            ports[name] = ports[name] or next(_free_ports(base, used), base)
+        for on_agent in own:
+            on_agent.update(ports.values())
+    return choices
+
+
+def _free_ports(base: int, in_use: set[int]) -> Iterator[int]:
+    """Yield free numbers from the lowest on, and take them."""
+    for port in range(base, HIGHEST_PORT + 1):
+        if port not in in_use:
+            in_use.add(port)
+            yield port

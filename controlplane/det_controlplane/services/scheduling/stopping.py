@@ -1,7 +1,7 @@
 """Stop allocations: ask for a checkpoint, kill, end, and free their slots."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
@@ -16,6 +16,7 @@ from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine
 from det_controlplane.db.scheduling import allocations, slots
 from det_controlplane.db.scheduling.allocations import AllocationRow
+from det_controlplane.db.tasks import containers
 from det_controlplane.services import use_case
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import Change
@@ -134,3 +135,27 @@ def announce(change: Change, changed: Sequence[AllocationRow]) -> None:
         change.allocation_changed(allocation.id)
     for agent_id in slots.agents_of(change.tx, [allocation.id for allocation in changed]):
         change.wake(f"agent:{agent_id}")
+
+
+def stop_all_on_agent(
+    ctx: Context, agent_id: str, until: datetime | None = None, why: str = ""
+) -> bool:
+    """Ask every running allocation on the agent to save a checkpoint and stop. Return whether there was any.
+
+    Their deadline is `until` at the latest, also for allocations that were asked before. Allocations that cannot
+    save a checkpoint end with their machine: a lost notebook starts again elsewhere, a killed one does not."""
+    with ctx.db.autocommit() as tx:
+        allocation_ids = containers.allocations_to_ask(tx, agent_id, until)
+    at = "" if until is None else f" at {until.astimezone(timezone.utc):%H:%M:%S} UTC"
+    reason = f"the machine of agent {agent_id} goes away{at}" + (f": {why}" if why else "")
+    for allocation_id in allocation_ids:
+        with use_case.change(ctx) as changed:
+            allocation = allocations.lock(changed.tx, allocation_id)
+            if allocation is None or allocation.state is AllocationState.TERMINATED:
+                continue
+            if allocation.preempt_at is None:
+                stop(changed, [allocation], Signal.TERMINATE, reason)
+            if until is not None:
+                allocations.kill_by(changed.tx, allocation_id, until, reason)
+                changed.wake("schedule")
+    return bool(allocation_ids)

@@ -12,7 +12,7 @@ from det_controlplane.db.experiments.table_pages import RunRow, TableScope
 from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Refused, WrongState
-from det_controlplane.services.experiments import actions, deletion, moving
+from det_controlplane.services.experiments import actions, deletion, editing
 from det_controlplane.services.principal import User
 
 Action = Callable[[Context, User, RunRow], None]
@@ -85,7 +85,7 @@ def moving_to(project_id: int, skip_searches: bool) -> Action:
     def act(ctx: Context, caller: User, run: RunRow) -> None:
         if skip_searches and not run.is_alone:
             raise WrongState(f"run {run.id} is skipped: it is part of a search with other runs")
-        moving.move(ctx, caller, run.experiment_id, project_id)
+        editing.move(ctx, caller, run.experiment_id, project_id)
 
     return act
 

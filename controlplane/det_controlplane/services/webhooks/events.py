@@ -15,6 +15,7 @@ from det_controlplane.core.money.budget import (
     sentence_of,
 )
 from det_controlplane.core.patterns import matches
+from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.webhooks import BUDGETS, TriggerType
 from det_controlplane.db.cluster import webhooks
 from det_controlplane.db.cluster.webhooks import LogTrigger
@@ -117,3 +118,20 @@ def queue_budget_messages(
         subject=BUDGETS,
         data=data,
     )
+
+
+def require_known_webhooks(ctx: Context, config: Mapping[str, Any], workspace_id: int) -> None:
+    """Raise InvalidConfig where a configuration names webhooks that its workspace does not have."""
+    choice = (config.get("integrations") or {}).get("webhooks") or {}
+    ids, names = choice.get("webhook_id") or [], choice.get("webhook_name") or []
+    if not ids and not names:
+        return
+    with ctx.db.autocommit() as tx:
+        unknown_ids, unknown_names = webhooks.unknown(tx, ids, names, workspace_id)
+    problem = f"is no webhook of workspace {workspace_id} or of the cluster: see 'det webhook list'"
+    problems = [
+        *(Problem("integrations.webhooks.webhook_id", f"{i} {problem}") for i in unknown_ids),
+        *(Problem("integrations.webhooks.webhook_name", f"{n!r} {problem}") for n in unknown_names),
+    ]
+    if problems:
+        raise InvalidConfig(problems)

@@ -1,16 +1,18 @@
-"""Machines that never join: record them, and stop renting for a while after several in a row."""
+"""Remember launches that failed: refusals of clouds, and machines that never join."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from det_controlplane.core.provision.model import TerminateReason
+from det_controlplane.core.provision.cooldown import after_refusal
+from det_controlplane.core.provision.model import RefusalKind, TerminateReason
+from det_controlplane.core.provision.offers import Scope
 from det_controlplane.core.provision.sightings import Row
-from det_controlplane.db.machines import interruptions, machines, pool_holds
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import cooldowns, interruptions, machines, pool_holds
 from det_controlplane.db.machines.machines import Requested
 from det_controlplane.db.machines.pool_holds import PastHold
-from det_controlplane.ports.compute import CloudMachine
-from det_controlplane.services.machines import refusals
+from det_controlplane.ports.compute import CloudMachine, LaunchOutcome, Refusal
 from det_controlplane.services.use_case import Change
 
 # If several machines in a row do not join, the image or the network is at fault, so renting more does not help.
@@ -18,13 +20,39 @@ NO_SHOWS_TO_HOLD = 3
 FIRST_HOLD = timedelta(minutes=15)
 LONGEST_HOLD = timedelta(hours=4)
 # The reasons for terminating such machines; others end by themselves.
-REASONS: Mapping[TerminateReason, str] = {
+NO_SHOW_REASONS: Mapping[TerminateReason, str] = {
     TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
     TerminateReason.STOPPED: "its cloud stopped it",
 }
 ENDED_ALONE = "it ended before its agent joined"
 # No fault of the machine, and no reason to hold its pool.
 TAKEN_BACK = "its cloud took it back before its agent joined"
+
+
+def remember_refusals(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
+    """Store refusals. An invalid request concerns the pool's section; other refusals concern every pool."""
+    current = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
+    refused = {}
+    for r in outcome.refusals_of(requested.offers):
+        key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
+        refused[key] = current[key] = after_refusal(
+            current.get(key),
+            r.kind,
+            r.scope,
+            r.sentence,
+            now.timestamp(),
+            key[1],
+            r.hint,
+            r.passing,
+        )
+    cooldowns.put(tx, list(refused.values()), now)
+
+
+def record_reclaimed_offer(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:
+    """Skip an offer for a while after its machine was reclaimed before its agent joined: the cloud has no capacity."""
+    scope = Scope.of(requested.offers[0])
+    refusal = Refusal(RefusalKind.NO_CAPACITY, scope, sentence)
+    remember_refusals(tx, requested, LaunchOutcome(None, (refusal,)), now)
 
 
 def record_unordered_end(
@@ -39,10 +67,10 @@ def record_unordered_end(
         if machine.taken_back:
             interruptions.of_machine(changed.tx, id, changed.now)
     requests = machines.requests(changed.tx, by_row)
-    return {r.id: by_row[r.id] for r in requests if record(changed, r, by_row[r.id])}
+    return {r.id: by_row[r.id] for r in requests if record_no_show(changed, r, by_row[r.id])}
 
 
-def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool:
+def record_no_show(changed: Change, requested: Requested, machine: CloudMachine) -> bool:
     """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
     sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
     cause = f": {machine.ended_because}" if machine.ended_because else ""
@@ -53,7 +81,7 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
         return False
     if machine.taken_back:
         interruptions.of_machine(changed.tx, requested.id, changed.now)
-        refusals.record_reclaimed_offer(changed.tx, requested, sentence + cause, changed.now)
+        record_reclaimed_offer(changed.tx, requested, sentence + cause, changed.now)
     else:
         hold_pool_after_failed_launches(changed, pool)
     return True
