@@ -235,7 +235,7 @@ def test_repeated_failed_sign_ins_are_recorded_once(api: Api, admin: Caller) -> 
 def test_unauthenticated_requests_write_few_audit_entries(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "MOST", 2)
+    monkeypatch.setattr(sign_in, "MOST_REFUSALS", 2)
     for name in ("determined", "nobody", "no-one"):
         fail_to_sign_in(api, name)
     rows = entries(admin, action="auth.refused")

@@ -120,7 +120,7 @@ def test_work_above_the_maximum_is_preempted_despite_a_crash(
         return ask(ctx, agent_id)
 
     create(user, activate=True)
-    monkeypatch.setattr(stopping, "stop_all", die)
+    monkeypatch.setattr(stopping, "stop_all_on_agent", die)
     with pytest.raises(KeyboardInterrupt):
         cluster.decide()
     monkeypatch.undo()

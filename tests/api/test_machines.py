@@ -10,7 +10,7 @@ from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine.database import Database
-from det_controlplane.db.machines import cooldowns, interruptions
+from det_controlplane.db.machines import failed_offers
 from det_controlplane.testing.fakecloud import CloudFaults
 from det_provisioner_aws.identity import AwsIdentityVerifier
 from det_provisioner_aws.trust import Trusted
@@ -268,7 +268,7 @@ def test_only_reclaimed_machines_count_against_their_offer(
     agent.poll(leaving=True, notice="maintenance")
     agent.poll(leaving=True, notice=notice)
     with cluster.api.ctx.db.begin() as tx:
-        assert len(interruptions.since(tx, START - timedelta(days=1))) == remembered
+        assert len(failed_offers.reclaimed_since(tx, START - timedelta(days=1))) == remembered
 
 
 def test_restarted_agent_on_a_draining_machine_continues_its_work(
@@ -442,7 +442,7 @@ def test_pool_shows_only_refusals_of_its_own_offers(cluster: RentedCluster, user
             cooldown = after_refusal(
                 None, kind, Scope("aws", zone=zone), f"no {zone}", cluster.time.timestamp()
             )
-            cooldowns.put(tx, [cooldown], cluster.time)
+            failed_offers.store_cooldowns(tx, [cooldown], cluster.time)
     (reported_cooldown,) = user.get("/api/v1/rented-pools/default")["pool"]["cooldowns"]
     assert (reported_cooldown["zone"], reported_cooldown["until"]) == ("us-east-1a", None), (
         "invalid offers have no next try"

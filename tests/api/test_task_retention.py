@@ -172,7 +172,7 @@ def test_task_with_a_checkpoint_is_not_deleted(api: Api, user: Caller, agent: Pl
 def test_expired_tasks_are_deleted_in_parts(
     api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "AT_ONCE", 2)
+    monkeypatch.setattr(lifecycle, "TASKS_AT_ONCE", 2)
     monkeypatch.setattr(lifecycle, "LINES_AT_ONCE", 3)
     keep(api, 1)
     for _ in range(3):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db.logs import log_spans, log_windows
+from det_controlplane.db.logs import log_windows
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.logs import retention, task_logs
@@ -19,7 +19,7 @@ from sqlalchemy import text
 from tests.support.searching import OWNER, SINGLE
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SPAN = 1 << log_spans.BITS
+SPAN = 1 << log_windows.SPAN_BITS
 _STORE = text("""
     INSERT INTO task_logs (id, task_id, logged_at, log) OVERRIDING SYSTEM VALUE
     SELECT id, task, at, id::text
@@ -88,7 +88,7 @@ def test_reads_only_log_spans_of_the_requested_time(
         assert read(ctx, task_id, filters, descending=descending) == sorted(
             expected, reverse=descending
         )
-    assert [min(w.first, w.last) >> log_spans.BITS for w in windows_read] == [20]
+    assert [min(w.first, w.last) >> log_windows.SPAN_BITS for w in windows_read] == [20]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -125,7 +125,7 @@ def test_next_poll_preempts_containers_after_a_crash_of_the_first(
     submitted(ctx)
     running = started(ctx, agent)
     with monkeypatch.context() as patched:
-        patched.setattr(stopping, "stop_all", crash)
+        patched.setattr(stopping, "stop_all_on_agent", crash)
         with pytest.raises(Crash):
             agent.poll(running, leaving=True)
     (container,) = agent.poll(running, leaving=True)

@@ -56,7 +56,7 @@ def test_allocations_started_together_have_distinct_slots_and_ports(database: Da
 def test_ports_are_unique_on_an_agent_if_they_are_scarce(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule_pool, "HIGHEST", schedule_pool.PORT_BASES["C10D_PORT"] + 3)
+    monkeypatch.setattr(schedule_pool, "HIGHEST_PORT", schedule_pool.PORT_BASES["C10D_PORT"] + 3)
     for n in range(3):
         Agent.joined(context(database), f"agent-{n}", slots=4)
     for _ in range(2):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db.engine import pages, totals
+from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.people import users
 from sqlalchemy import event, text
@@ -21,7 +21,7 @@ _DELETE = text("DELETE FROM users WHERE username LIKE 'person-%'")
 @pytest.fixture
 def counts(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Return the statements that counted a listing, where 5 rows are a long one."""
-    monkeypatch.setattr(totals, "LONG", 5)
+    monkeypatch.setattr("det_controlplane.db.engine.database.LONG_TOTAL", 5)
     statements: list[str] = []
 
     def note(*arguments: object) -> None:
@@ -57,7 +57,7 @@ def test_long_listing_is_counted_once_for_several_pages(
 def test_short_listing_is_counted_for_each_page(
     database: Database, counts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(totals, "LONG", 100)
+    monkeypatch.setattr("det_controlplane.db.engine.database.LONG_TOTAL", 100)
     before = listed(database, Page(limit=1))[1]
     add(database, 1, 3)
     assert listed(database, Page(limit=1))[1] == before + 3
@@ -66,7 +66,7 @@ def test_short_listing_is_counted_for_each_page(
 def test_long_listing_is_counted_again_after_some_seconds(
     database: Database, counts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(totals, "KEPT_S", 0.0)
+    monkeypatch.setattr("det_controlplane.db.engine.database.TOTALS_KEPT_S", 0.0)
     add(database, 1, 10)
     before = listed(database, Page(limit=4))[1]
     add(database, 11, 13)

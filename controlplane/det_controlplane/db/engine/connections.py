@@ -41,6 +41,13 @@ _LIMITS = tuple(f"SET LOCAL {name} = '{value}'" for name, value in _SETTINGS.ite
 POOLERS = ("transaction", "rds-proxy")
 
 
+CROWDED = 0.7  # of all connections that the server takes
+_SHARE_IN_USE = """
+    SELECT count(*) > $share * cast(current_setting('max_connections') AS integer)
+    FROM pg_stat_activity WHERE backend_type = 'client backend'
+""".replace("$share", str(CROWDED))
+
+
 @dataclass(frozen=True, slots=True)
 class Pausing:
     """The waits for a database that pauses without connections. Zeros stand for a database that never pauses."""
@@ -234,3 +241,30 @@ def _replace_dead(connection: Any, record: Any, proxy: Any) -> None:
     is_alive = getattr(connection, "is_alive", None)
     if since is not None and is_alive and not is_alive(time.monotonic() - since):
         raise exc.DisconnectionError("the connection ended while it was idle")
+
+
+class ScarceConnections:
+    """Checks whether a new connection is among the last ones of the database, and closes it after one answer.
+
+    Functions keep their connection while they are frozen, so that the next request needs no new one. If many functions
+    share a small database, frozen ones would block others until the server closes idle connections.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_lent = False
+        event.listen(engine, "connect", self._look)
+
+    def _look(self, connection: Any, _: Any) -> None:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute(_SHARE_IN_USE)
+        self._is_lent = bool(cursor.fetchone()[0])
+        cursor.close()
+        connection.autocommit = False
+
+    def give_back(self) -> None:
+        """Close the connection."""
+        if self._is_lent:
+            self._engine.dispose()
+            self._is_lent = False

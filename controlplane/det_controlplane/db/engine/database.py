@@ -4,18 +4,23 @@ import copy
 import json
 import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Executable, Row
 
-from det_controlplane.db.engine.connections import PATIENCE_S, Pausing, connected, pooled_engine
+from det_controlplane.db.engine.connections import (
+    PATIENCE_S,
+    Pausing,
+    ScarceConnections,
+    connected,
+    pooled_engine,
+)
 from det_controlplane.db.engine.errors import DatabaseDown
-from det_controlplane.db.engine.scarce_connections import ScarceConnections
-from det_controlplane.db.engine.totals import Totals
 
 Params = Mapping[str, Any]
 Tx = Connection
@@ -38,6 +43,34 @@ class TransactionHook(Protocol):
     def before_commit(self, tx: Tx) -> None: ...
 
     def committed(self) -> None: ...
+
+
+# Shorter listings are counted for each page, which takes a few milliseconds.
+LONG_TOTAL = 10_000
+TOTALS_KEPT_S = 15.0
+_MOST_TOTALS = 256
+
+
+class Totals:
+    """The totals of long listings by subject, because each page would count a hundred thousand rows again.
+
+    Each process has one object; its threads may use it at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._totals: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
+
+    def get(self, subject: Hashable) -> int | None:
+        until, total = self._totals.get(subject, (0.0, 0))
+        return total if time.monotonic() < until else None
+
+    def keep(self, subject: Hashable, total: int) -> None:
+        if total < LONG_TOTAL:
+            self._totals.pop(subject, None)
+            return
+        self._totals[subject] = (time.monotonic() + TOTALS_KEPT_S, total)
+        while len(self._totals) > _MOST_TOTALS:
+            self._totals.popitem(last=False)
 
 
 class Database:

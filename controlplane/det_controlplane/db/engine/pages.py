@@ -1,7 +1,7 @@
 """Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row.
 
 A long page, as one without a limit may be, is read and sent in parts: no process holds all of it.
-The total of a very long listing is counted once in a while (`totals.py`).
+The total of a very long listing is counted once in a while (`database.Totals`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import func, select, text, update
 
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.logs import log_spans
+from det_controlplane.db.logs import log_windows
 from det_controlplane.db.schema import experiments, trials
 
 # A task that can still write is not ended, so it keeps its lines. Each line has a span of its task, and `delete_old` removes
@@ -40,7 +40,7 @@ def delete_old(tx: Tx, default_days: int, now: datetime, most: int) -> int:
     values = {"days": default_days, "now": now}
     count = tx.execute(_DELETE_OLD, {**values, "most": most}).rowcount
     if count < most:
-        log_spans.forget(tx, list(tx.execute(_WITHOUT_LINES, values).scalars()))
+        log_windows.forget_spans(tx, list(tx.execute(_WITHOUT_LINES, values).scalars()))
     return count
 
 

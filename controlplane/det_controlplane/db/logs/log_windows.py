@@ -22,9 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.logs import log_spans
-from det_controlplane.db.logs.log_spans import Times
-from det_controlplane.db.schema import task_logs
+from det_controlplane.db.schema import task_log_spans, task_logs
 
 # A writer locks the relation before it takes its first id and releases the lock after its rows are visible.
 _WRITERS = text("""
@@ -43,6 +41,53 @@ _FIELDS = text("""
     FROM task_logs WHERE task_id = ANY(cast(:task_ids AS text[]))
 """)
 _LIKE_SPECIAL, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
+
+
+# A trigger of `task_logs` covers each line by a row of a span of ids, in whole minutes, so that one row serves many
+# batches. Rows are only added: writers never wait for each other. The trigger has this number, too (migration 0119).
+SPAN_BITS = 16
+
+_FORGET_OF_TASKS = text("DELETE FROM task_log_spans WHERE task_id = ANY(cast(:ids AS text[]))")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times between which lines are read, both exclusive."""
+
+    after: datetime | None
+    before: datetime | None
+
+    @property
+    def are_bounded(self) -> bool:
+        return self.after is not None or self.before is not None
+
+
+def _next_ids_of_span(
+    tx: Tx, task_id: str, after_id: int, descending: bool, times: Times
+) -> tuple[int, int] | None:
+    """Return the first and last id of the next span that may have lines of these times; None if none has.
+
+    Reading by time skips the other spans."""
+    c = task_log_spans.c
+    query = select(func.max(c.span) if descending else func.min(c.span))
+    query = query.where(c.task_id == task_id)
+    if after_id:
+        query = query.where(
+            c.span <= (after_id - 1) >> SPAN_BITS
+            if descending
+            else c.span >= (after_id + 1) >> SPAN_BITS
+        )
+    if times.after is not None:
+        query = query.where(c.last_at > times.after)
+    if times.before is not None:
+        query = query.where(c.first_at < times.before)
+    span: int | None = tx.execute(query).scalar()
+    return None if span is None else (span << SPAN_BITS, ((span + 1) << SPAN_BITS) - 1)
+
+
+def forget_spans(tx: Tx, task_ids: list[str]) -> None:
+    """Delete the spans of tasks without lines."""
+    tx.execute(_FORGET_OF_TASKS, {"ids": task_ids})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +174,7 @@ def window(
 ) -> Window | None:
     """Return the next window after (or, descending, before) an id, of so many ids at most, up to an edge."""
     if times.are_bounded:
-        ids = log_spans.next_ids(tx, task_id, after_id, descending, times)
+        ids = _next_ids_of_span(tx, task_id, after_id, descending, times)
     else:
         ids = _ids_from(tx, task_id, after_id, descending, span)
     if ids is None:

@@ -25,7 +25,7 @@ from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.database import Database, Tx
 from det_controlplane.db.engine.pages import Collection, one_of
 from det_controlplane.db.engine.views import moment, shown
-from det_controlplane.db.people import roles, workspace_lookup
+from det_controlplane.db.people import ownership, roles
 from det_controlplane.db.schema import agents, allocations, containers, sessions, tasks, users
 from det_controlplane.db.schema.enums import SessionKind
 
@@ -153,7 +153,9 @@ class AccessToken:
 
 @cache
 def _holder_and_workspace(kind: str) -> Select[Any]:
-    return _HOLDER_WITH_ROLES.add_columns(workspace_lookup.one(kind).label("workspace_id"))
+    return _HOLDER_WITH_ROLES.add_columns(
+        ownership.workspace_expression(kind).label("workspace_id")
+    )
 
 
 def holders(db: Database, token_hashes: Sequence[bytes], now: datetime) -> dict[bytes, Holder]:

@@ -16,9 +16,15 @@ from det_controlplane.db.schema.allocations import (
     tasks,
     wait_reasons,
 )
-from det_controlplane.db.schema.audit import audit_log
 from det_controlplane.db.schema.base import metadata
-from det_controlplane.db.schema.cluster import cluster, cluster_message, master_logs, outbox, pools
+from det_controlplane.db.schema.cluster import (
+    audit_log,
+    cluster,
+    cluster_message,
+    master_logs,
+    outbox,
+    pools,
+)
 from det_controlplane.db.schema.experiments import (
     contexts,
     experiments,
@@ -34,9 +40,11 @@ from det_controlplane.db.schema.instances import (
     instances,
     interruptions,
     join_proofs,
+    market_prices,
+    market_reads,
+    market_types,
     pool_holds,
 )
-from det_controlplane.db.schema.market import market_prices, market_reads, market_types
 from det_controlplane.db.schema.money import (
     budgets,
     changed_days,

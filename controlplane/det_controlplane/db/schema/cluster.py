@@ -1,4 +1,4 @@
-"""Define the tables of the cluster as a whole: its identity, message and log, marks of pools, and the outbox."""
+"""Define the tables of the cluster as a whole: its identity, message and log, marks of pools, the outbox, and the audit log."""
 
 from sqlalchemy import (
     BigInteger,
@@ -92,4 +92,27 @@ outbox = Table(
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Time, nullable=False),
     Index("outbox_due", "due_at"),
+)
+
+
+# Triggers keep rows of the audit log from being changed, and from being deleted in their first 30 days.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("at", Time, nullable=False),
+    # There are no foreign keys, because entries outlive their users and objects.
+    Column("user_id", Integer, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("via", Text, nullable=False),  # the kind of token: user, access, allocation; or sign-in
+    Column("session_id", BigInteger),
+    Column("task_id", Text),
+    Column("address", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("details", JSON, nullable=False),
+    Index("audit_log_by_time", "at"),
+    Index("audit_log_by_object", "object"),
+    Index("audit_log_by_user", "username", "id"),
+    Index("audit_log_by_action", "action", "id", postgresql_ops={"action": "text_pattern_ops"}),
 )

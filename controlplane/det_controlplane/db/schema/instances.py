@@ -1,4 +1,4 @@
-"""Rented machines, and data about the clouds that rent them out."""
+"""Define the tables of rented machines, and of machine types and prices that clouds report."""
 
 from sqlalchemy import (
     Boolean,
@@ -129,4 +129,42 @@ join_proofs = Table(
     Column("proof_hash", LargeBinary, primary_key=True),
     Column("expires_at", Time, nullable=False),
     Index("join_proofs_by_end", "expires_at"),
+)
+
+
+# Regions of clouds, each asked by one process at a time.
+market_reads = Table(
+    "market_reads",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("due_at", Time, nullable=False),
+    Column("read_at", Time),  # the last time that it answered
+    Column("problem", Text, nullable=False, server_default=text("''")),  # of the last time
+)
+
+# A type with GPUs attached has a name of its own, such as n1-standard-8+4xnvidia-tesla-t4.
+market_types = Table(
+    "market_types",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("machine_type", Text, primary_key=True),
+    Column("zones", JSON, nullable=False),  # that have it
+    Column("slots", Integer, nullable=False),  # 0 if not reported
+)
+
+# An empty zone stands for every zone of the region.
+market_prices = Table(
+    "market_prices",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("zone", Text, primary_key=True),
+    Column("machine_type", Text, primary_key=True),
+    Column("capacity", enum(Capacity), primary_key=True),
+    Column("price_usd_hour", Numeric(14, 6), nullable=False),
+    Column("since", Time),  # when the price began, if the cloud says so
+    Column("read_at", Time, nullable=False),
+    CheckConstraint("price_usd_hour > 0", name="positive"),
 )

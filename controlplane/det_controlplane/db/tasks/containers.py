@@ -1,4 +1,4 @@
-"""Rows of containers: the parts of an allocation on its agents."""
+"""Rows of containers: the parts of an allocation on its agents, and data that they exchange."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -30,6 +30,19 @@ _EXITS = (
     .where(*_PLACED)
     .order_by(_c.ended_at.nulls_last(), _c.rank)
 )
+
+
+# Peers arrive one by one, so that each finds the round that is not full yet.
+_LOCK_ALLOCATION = text("SELECT id FROM allocations WHERE id = :id FOR NO KEY UPDATE")
+_ADD_GATHERED = text("""
+    INSERT INTO gathers (allocation_id, request_uuid, payload, round)
+    SELECT :id, :request_uuid, cast(:payload AS jsonb), count(*) / cast(:peers AS integer) FROM gathers WHERE allocation_id = :id
+    ON CONFLICT DO NOTHING
+""")
+_GATHERED_ROUND = text("""
+    SELECT payload::text FROM gathers WHERE allocation_id = :id
+    AND round = (SELECT round FROM gathers WHERE allocation_id = :id AND request_uuid = :request_uuid) ORDER BY request_uuid
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +212,11 @@ def tasks_of_agent(db: Database, agent_id: str, tasks: Collection[str]) -> set[s
     """Return which of some tasks have, or had, a container on an agent."""
     rows = db.read(_TASKS_OF_AGENT, {"tasks": list(tasks), "agent_id": agent_id})
     return {row.task_id for row in rows}
+
+
+def add_gathered(tx: Tx, allocation_id: str, request_uuid: str, peers: int, data: str) -> list[str]:
+    """Add a peer's data to the open round. Return the data of the round so far, each as JSON."""
+    params = {"id": allocation_id, "request_uuid": request_uuid}
+    tx.execute(_LOCK_ALLOCATION, {"id": allocation_id})
+    tx.execute(_ADD_GATHERED, {**params, "payload": data, "peers": peers})
+    return list(tx.execute(_GATHERED_ROUND, params).scalars())

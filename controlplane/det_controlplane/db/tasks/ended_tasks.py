@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.logs import log_spans
+from det_controlplane.db.logs import log_windows
 from det_controlplane.db.money import usage
 
 # Tasks that ended before a time also began before it, so the index of kinds finds them. Parents of live children stay,
@@ -53,7 +53,7 @@ def delete_logs(tx: Tx, ids: Sequence[str], most: int) -> int:
 def delete(tx: Tx, ids: Sequence[str]) -> list[str]:
     """Delete tasks and keep their usage and costs. Return the keys of objects that are no longer referenced."""
     usage.keep_of_tasks(tx, ids)
-    log_spans.forget(tx, list(ids))
+    log_windows.forget_spans(tx, list(ids))
     tx.execute(_SESSIONS, {"ids": list(ids)})
     rows = tx.execute(_TASKS, {"ids": list(ids)}).all()
     tx.execute(_JOBS, {"jobs": [row.job_id for row in rows]})

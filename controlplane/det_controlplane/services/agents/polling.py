@@ -16,7 +16,7 @@ from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.silence import LEASE
 from det_controlplane.db.agents import agents
-from det_controlplane.db.machines import interruptions
+from det_controlplane.db.machines import failed_offers
 from det_controlplane.db.people import sessions
 from det_controlplane.ports.identity import MachineIdentity
 from det_controlplane.services.agents import (
@@ -293,7 +293,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
         raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
     if poll.reclaimed:
         with ctx.db.begin() as tx:
-            interruptions.of_agent(tx, touched.agent_id, now)
+            failed_offers.record_reclaimed_agent(tx, touched.agent_id, now)
     if touched.returned or touched.leaves_now:
         ctx.waker.wake("schedule")
     return touched

@@ -7,7 +7,7 @@ from uuid import UUID
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.people.permissions import KINDS, OF_TASKS, Need, NeedScope, Rule
 from det_controlplane.core.people.roles import OPEN, PRESIDING, Grants, Right, roles_with
-from det_controlplane.db.people import ownership, workspace_lookup, workspaces
+from det_controlplane.db.people import ownership, workspaces
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
@@ -117,7 +117,7 @@ def _rights_for(
     """Return the right to see an object and the right for the request. Tasks without an experiment have their own
     rights."""
     of_experiment = KINDS[kind], right
-    if kind not in workspace_lookup.WORK or workspace_id is None:
+    if kind not in ownership.WORK_KINDS or workspace_id is None:
         return of_experiment
     view_right, required_right = (OF_TASKS.get(r, r) for r in of_experiment)
 
@@ -127,7 +127,7 @@ def _rights_for(
     # Most roles have both rights or neither. Then the kind of the task does not matter.
     if has_each(of_experiment) == has_each((view_right, required_right)):
         return of_experiment
-    alone = workspace_lookup.is_of_no_experiment(ctx.db, kind, name)
+    alone = ownership.is_of_no_experiment(ctx.db, kind, name)
     return (view_right, required_right) if alone else of_experiment
 
 
@@ -135,7 +135,7 @@ def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Ma
     place = user.place
     if place is not None and (place.kind, [place.name]) == (kind, list(names)):
         return {} if place.workspace_id is None else {place.name: place.workspace_id}
-    return workspace_lookup.of(ctx.db, kind, names) if names else {}
+    return ownership.workspaces_of(ctx.db, kind, names) if names else {}
 
 
 def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | None:
@@ -176,7 +176,7 @@ def _require_named(
 def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
     """Return whether no look at the workspace is needed: it could neither refuse nor give more."""
     rights = {right, KINDS[kind]}
-    if kind in workspace_lookup.WORK:
+    if kind in ownership.WORK_KINDS:
         rights |= {OF_TASKS.get(r, r) for r in rights}
     if not grants.everywhere.issuperset(rights):
         return False

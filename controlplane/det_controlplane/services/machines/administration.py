@@ -14,7 +14,7 @@ from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
 from det_controlplane.db.agents import agents
 from det_controlplane.db.machines import (
-    cooldowns,
+    failed_offers,
     machine_views,
     machines,
     market,
@@ -199,12 +199,12 @@ def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     with change(ctx) as changed:
         pool_holds.release(changed.tx, name)
         pool_holds.resumed(changed.tx, name, changed.now)
-        all_cooldowns = cooldowns.every(changed.tx)
+        all_cooldowns = failed_offers.stored_cooldowns(changed.tx)
         own = {
             c
             for c in all_cooldowns
             if c.pool in ("", name) and any(c.scope.covers(o) for o in rented.offers)
         }
-        cooldowns.forget(changed.tx, own)
+        failed_offers.forget_cooldowns(changed.tx, own)
         changed.queue_changed(name)
     return pool(ctx, name)

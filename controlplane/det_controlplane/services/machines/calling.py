@@ -19,7 +19,7 @@ from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
 from det_controlplane.db.agents import agents, lost_runs
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.machines import cooldowns, machines
+from det_controlplane.db.machines import failed_offers, machines
 from det_controlplane.db.machines.machines import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
     CloudMachine,
@@ -110,9 +110,9 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
         if outcome.machine is not None:
             machine = outcome.machine
             offer = _rented(ctx, tx, requested, machine)
-            all_cooldowns = cooldowns.every(tx)
+            all_cooldowns = failed_offers.stored_cooldowns(tx)
             over = set(all_cooldowns) - set(after_success(all_cooldowns, offer, requested.pool))
-            cooldowns.forget(tx, over)
+            failed_offers.forget_cooldowns(tx, over)
             machines.launched(tx, requested.id, offer, machine.cloud_id, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
             return

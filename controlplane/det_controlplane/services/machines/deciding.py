@@ -20,14 +20,7 @@ from det_controlplane.core.provision.model import (
 )
 from det_controlplane.db.agents import agents
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.machines import (
-    cooldowns,
-    interruptions,
-    machines,
-    market,
-    pool_holds,
-    provision,
-)
+from det_controlplane.db.machines import failed_offers, machines, market, pool_holds, provision
 from det_controlplane.db.scheduling import schedule as pool_rows
 from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
@@ -163,8 +156,8 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
     holds = pool_holds.every(tx, now)
     snapshot = ProvisionSnapshot(
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
-        cooldowns=cooldowns.every(tx),
-        interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
+        cooldowns=failed_offers.stored_cooldowns(tx),
+        interruptions=failed_offers.reclaimed_since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(knowledge.due, pools),
         left_over=left_over,
     )

@@ -9,7 +9,7 @@ from det_controlplane.core.provision.model import RefusalKind, TerminateReason
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.core.provision.sightings import Row
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.machines import cooldowns, interruptions, machines, pool_holds
+from det_controlplane.db.machines import failed_offers, machines, pool_holds
 from det_controlplane.db.machines.machines import Requested
 from det_controlplane.db.machines.pool_holds import PastHold
 from det_controlplane.ports.compute import CloudMachine, LaunchOutcome, Refusal
@@ -31,7 +31,7 @@ TAKEN_BACK = "its cloud took it back before its agent joined"
 
 def remember_refusals(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
     """Store refusals. An invalid request concerns the pool's section; other refusals concern every pool."""
-    current = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
+    current = {(c.scope, c.pool): c for c in failed_offers.stored_cooldowns(tx)}
     refused = {}
     for r in outcome.refusals_of(requested.offers):
         key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
@@ -45,7 +45,7 @@ def remember_refusals(tx: Tx, requested: Requested, outcome: LaunchOutcome, now:
             r.hint,
             r.passing,
         )
-    cooldowns.put(tx, list(refused.values()), now)
+    failed_offers.store_cooldowns(tx, list(refused.values()), now)
 
 
 def record_reclaimed_offer(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:
@@ -65,7 +65,7 @@ def record_unordered_end(
     by_row = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
     for id, machine in by_row.items():
         if machine.taken_back:
-            interruptions.of_machine(changed.tx, id, changed.now)
+            failed_offers.record_reclaimed_machine(changed.tx, id, changed.now)
     requests = machines.requests(changed.tx, by_row)
     return {r.id: by_row[r.id] for r in requests if record_no_show(changed, r, by_row[r.id])}
 
@@ -80,7 +80,7 @@ def record_no_show(changed: Change, requested: Requested, machine: CloudMachine)
     if pool is None:
         return False
     if machine.taken_back:
-        interruptions.of_machine(changed.tx, requested.id, changed.now)
+        failed_offers.record_reclaimed_machine(changed.tx, requested.id, changed.now)
         record_reclaimed_offer(changed.tx, requested, sentence + cause, changed.now)
     else:
         hold_pool_after_failed_launches(changed, pool)

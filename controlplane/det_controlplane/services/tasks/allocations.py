@@ -12,7 +12,7 @@ from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.scheduling.allocations import AllocationRow
-from det_controlplane.db.tasks import all_gathers, containers, tasks
+from det_controlplane.db.tasks import containers, tasks
 from det_controlplane.db.tasks.containers import ContainerRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import (
@@ -149,7 +149,7 @@ def all_gather(
             " exchange larger things by files, or among the peers themselves"
         )
     with change(ctx) as changed:
-        gathered = all_gathers.add(changed.tx, allocation_id, request_uuid, peers, payload)
+        gathered = containers.add_gathered(changed.tx, allocation_id, request_uuid, peers, payload)
         if len(gathered) >= peers:
             allocations.set_ready(changed.tx, allocation_id)
         changed.allocation_changed(allocation_id)
