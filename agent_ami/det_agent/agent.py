@@ -16,7 +16,7 @@ from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
 
-from det_agent import machine_roles
+from det_agent import other_cloud
 from det_agent.client import ControlPlane
 from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import ContainerDependencies, Containers
@@ -71,7 +71,7 @@ class Agent:
         self._upstream = Connections(settings.master_url, **settings.trust)
         delivery = ReportDelivery(self._upstream, lambda: self._control_plane.token)
         self._reports = TrialReports(self._state.folder("reports"), delivery, self._log_refusal)
-        self._lent = machine_roles.credentials_of(settings)
+        self._lent = other_cloud.credentials_of(settings)
         self._leaving = False
         self._runtime = self._make_runtime()
         self._ping_token = secrets.token_urlsafe(16)

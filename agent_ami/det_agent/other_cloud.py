@@ -16,8 +16,9 @@ from urllib.parse import quote, urlencode
 
 from det_controlplane.core.agent_protocol import STS_BODY
 
-from det_agent.credentials import json_object, role_credentials
+from det_agent.credentials import MachineCredentials, account_token, json_object, role_credentials
 from det_agent.metadata import AwsMetadata, GcpMetadata
+from det_agent.settings import Settings
 
 # The audience of the identity token. The role's trust policy checks it as `accounts.google.com:oaud`.
 AUDIENCE = "determined-serverless-machine"
@@ -141,3 +142,27 @@ def _ask(url: str, body: str, headers: Mapping[str, str] | None = None) -> Mappi
         with e:
             error = e.read(2000).decode(errors="replace")
         raise OSError(f"Google gives this machine no account ({e.code} of {url}): {error}") from e
+
+
+def credentials_of(settings: Settings) -> Mapping[str, MachineCredentials]:
+    """Return sources of credentials by cloud. `identity` and `container_credentials` can exclude them."""
+    if settings.container_credentials == "none":
+        return {}
+    sources = {"aws": _on_aws, "gcp": _on_google}.get(settings.identity, lambda _: ())(settings)
+    return {credentials.kind: credentials for credentials in sources}
+
+
+def _on_aws(settings: Settings) -> tuple[MachineCredentials, ...]:
+    here = AwsMetadata()
+    own = MachineCredentials("aws", lambda: role_credentials(here))
+    config = settings.google_credentials
+    if not config:
+        return (own,)
+    return own, MachineCredentials("gcp", lambda: account_of_google(here, config))
+
+
+def _on_google(settings: Settings) -> tuple[MachineCredentials, ...]:
+    here = GcpMetadata()
+    own = MachineCredentials("gcp", lambda: account_token(here))
+    role = settings.aws_role_arn
+    return (own, MachineCredentials("aws", lambda: role_of_aws(here, role))) if role else (own,)

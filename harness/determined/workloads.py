@@ -14,7 +14,6 @@ from determined.common.http import APIError, MasterUnreachableError, NotFoundErr
 # The number of batches to test for the next member of a container of unknown type.
 _PROBE_BATCHES = 1_000_000
 
-
 logger = logging.getLogger("determined.pytorch")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from det_agent import other_cloud
-from det_agent.machine_roles import credentials_of
 from det_agent.metadata import AwsMetadata, GcpMetadata
+from det_agent.other_cloud import credentials_of
 from det_agent.settings import BadSettings, Settings, load
 
 from tests.support.cloudbox.internet import Answer, Request, internet

@@ -11,8 +11,7 @@ from det_agent.settings import BadSettings, Settings, load
 from det_controlplane.core.agent_protocol import JoinRequest, join_nonce
 from det_controlplane.core.provision.boot import Boot, user_data
 from det_controlplane.ports.identity import NotProven, Proof
-from det_provisioner_aws.identity import AwsIdentityVerifier
-from det_provisioner_aws.trust import Trusted
+from det_provisioner_aws.identity import AwsIdentityVerifier, Trusted
 
 from tests.support.fake_sts import fake_aws
 

@@ -12,8 +12,7 @@ from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.machines import failed_offers
 from det_controlplane.testing.fakecloud import CloudFaults
-from det_provisioner_aws.identity import AwsIdentityVerifier
-from det_provisioner_aws.trust import Trusted
+from det_provisioner_aws.identity import AwsIdentityVerifier, Trusted
 
 from tests.support.api import Api, ApiResponse, Caller, config_of, create
 from tests.support.rented import (

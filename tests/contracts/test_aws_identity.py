@@ -10,8 +10,7 @@ from det_agent.proofs import aws_proof
 from det_controlplane.core.agent_protocol import sts_host
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
-from det_provisioner_aws.identity import KIND, AwsIdentityVerifier, sts_url
-from det_provisioner_aws.trust import Trusted, trusted_by
+from det_provisioner_aws.identity import KIND, AwsIdentityVerifier, Trusted, sts_url, trusted_by
 
 from tests.support.fake_sts import FakeAws, fake_aws
 

@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_provisioner_aws.errors import AwsError, quota_name, refusal
-from det_provisioner_aws.outcome import Failure, explain
+from det_provisioner_aws.fleets import Failure, explain
 from det_provisioner_aws.places import Subnet, Target
 
 A, B = "us-west-2a", "us-west-2b"

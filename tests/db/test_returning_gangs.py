@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from det_controlplane.core.lifecycle.agent import WATCH
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.core.lifecycle.silence import WATCH
 from det_controlplane.db.agents import lost_runs
 from det_controlplane.services.agents import silence
 from det_controlplane.services.agents.containers import Report

@@ -18,8 +18,7 @@ import pytest
 from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine.database import Database
 from det_controlplane.entry import scheduled_work
-from det_controlplane.entry.container.relay_idle import ending_when_idle
-from det_controlplane.entry.container.relay_renewal import RENEWED
+from det_controlplane.entry.container.relay_end import RENEWED, ending_when_idle
 from det_controlplane.entry.scheduled_work import Clock, provisioning
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 import uvloop
-from det_controlplane.entry.server import addresses, handshakes, protocol
+from det_controlplane.entry.server import handshakes, limits, protocol
 from det_controlplane.entry.server.api_server import listen, uvicorn_settings
 from det_controlplane.entry.server.handshakes import HttpsServer
 
@@ -132,7 +132,7 @@ def test_handshakes_are_limited_by_address(
 ) -> None:
     """Count a connection for its address once, before its handshake and after."""
     asking = "192.0.2.1"
-    monkeypatch.setattr(addresses, "_address_of", lambda peer: asking)
+    monkeypatch.setattr(limits, "_address_of", lambda peer: asking)
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", 10 * _TIMEOUT_S)
 
     async def use(port: int) -> None:

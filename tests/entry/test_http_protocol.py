@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from det_controlplane.entry.server import addresses, protocol
+from det_controlplane.entry.server import limits, protocol
 from det_controlplane.entry.server.api_server import uvicorn_settings
 from det_controlplane.entry.server.protocol import LARGEST_HEADERS
 
@@ -161,7 +161,7 @@ async def spoken(client: Client, request: bytes = _REQUEST) -> bytes:
 def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a connection beyond the limit of its address with the cause; admit one again after another has ended."""
     asking = "192.0.2.1"
-    monkeypatch.setattr(addresses, "_address_of", lambda transport: asking)
+    monkeypatch.setattr(limits, "_address_of", lambda transport: asking)
     monkeypatch.setattr(protocol, "_REFUSED_AT_ONCE", 1)
 
     async def use(port: int) -> bytes:
@@ -199,7 +199,7 @@ def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_address_of", lambda transport: "192.0.2.1")
+    monkeypatch.setattr(limits, "_address_of", lambda transport: "192.0.2.1")
     handshake = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from det_controlplane.db.engine.database import Database
-from det_controlplane.entry.container import main, relay_renewal
-from det_controlplane.entry.container.relay_renewal import RENEWED, Renewal, deployed
+from det_controlplane.entry.container import main, relay_end
+from det_controlplane.entry.container.relay_end import RENEWED, Renewal, deployed
 from det_controlplane.services.context import Host
 from det_controlplane.services.tasks import proxying
 from websockets.sync.client import connect
@@ -78,7 +78,7 @@ def test_open_connections_are_notified_once_and_delay_the_end(
 def test_open_connections_delay_the_end_only_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_renewal, "NOTICE_S", 0.0)
+    monkeypatch.setattr(relay_end, "NOTICE_S", 0.0)
     played = RenewedRelay(monkeypatch, "old", "new")
     played.open = ["a-task"]
     for ended_connections in (0, 0, 1):
@@ -160,8 +160,8 @@ def test_replaced_relay_exits_with_the_restart_status(
 ) -> None:
     ended, versions = threading.Event(), iter(deployed_versions)
     monkeypatch.setenv("DET_RELAY_DEPLOYED", fetched)
-    monkeypatch.setattr(relay_renewal, "end_process", ended.set)
-    monkeypatch.setattr(relay_renewal, "LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(relay_end, "end_process", ended.set)
+    monkeypatch.setattr(relay_end, "LOOKS_FOR_VERSION_EVERY_S", 0.0)
     monkeypatch.setattr(main, "deployed", lambda _: next(versions))
     monkeypatch.setenv("DET_DB_URL", "postgresql://x")
     monkeypatch.setenv("DET_RELAY_FUNCTION", "f")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from det_controlplane.core.lifecycle import adoption, silence
+from det_controlplane.core.lifecycle import adoption, agent
 from det_controlplane.core.trials.reports import EarlierRun
 from det_controlplane.db.agents import agents, lost_runs
 from det_controlplane.db.people import sessions
@@ -22,16 +22,16 @@ from tests.sim.mutations import Mutation, nothing, without
 
 
 def _give_no_grace_after_interruptions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(silence, "was_interrupted", lambda *args, **kwargs: False)
-    patch.setattr(silence, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
+    patch.setattr(agent, "was_interrupted", lambda *args, **kwargs: False)
+    patch.setattr(agent, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
 
 
 def _count_silence_that_no_tick_watched(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(silence, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
+    patch.setattr(agent, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
 
 
 def _lose_suspect_agents_after_a_stall(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(silence, "was_interrupted", lambda *args, **kwargs: False)
+    patch.setattr(agent, "was_interrupted", lambda *args, **kwargs: False)
 
 
 def _give_back_runs_whose_successor_has_begun(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def _wait_for_no_agent(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ignore_failed_probes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(silence.Contact, "is_api_down", lambda self, now: False)
+    patch.setattr(agent.Contact, "is_api_down", lambda self, now: False)
 
 
 OUTAGE_MUTATIONS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.core.lifecycle.silence import FRESH, LONGEST_WATCHING_PAUSE
+from det_controlplane.core.lifecycle.agent import FRESH, LONGEST_WATCHING_PAUSE
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import Request, bearer_token, is_of_another_site
-from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Route
 from det_controlplane.core.numerals import whole
-from det_controlplane.core.people.permissions import Rule
+from det_controlplane.core.people.permissions import Need, Rule
 from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
@@ -27,7 +27,7 @@ def authorize(ctx: Context, route: Route, request: Request, callers: Callers | N
     _refuse_oversized(route, request)
     request.principal = principal_of(ctx, route, request, callers)
     if isinstance(request.principal, User):
-        rule, names = _rule(route), partial(named_in, request)
+        rule, names = _rule(route), partial(_named_in, request)
         admitted = route_rights.admit(ctx, request.principal, rule, request.params, names)
         request.principal, request.within = admitted.user, admitted.within
         if rule.report:
@@ -122,3 +122,30 @@ def _refuse_nul(request: Request) -> None:
     for name, values in (*params, *request.query.items()):
         if any("\0" in value for value in values):
             raise errors.BadRequest(f"{name} must not contain a NUL character")
+
+
+def _named_in(request: Request, need: Need) -> list[object]:
+    """Return the objects that a request names, as it wrote them."""
+    (first, *_) = need.names
+    if need.place == "path":
+        return [request.params[first]]
+    if need.place == "query":
+        return list(request.texts(first, _snake(first)))
+    values: list[Any] = [request.json()]
+    for name in need.names:
+        inner = [_field(value, name) for value in values if isinstance(value, dict)]
+        values = [
+            item for value in inner for item in (value if isinstance(value, list) else [value])
+        ]
+    return [
+        value for value in values if isinstance(value, str | int | float) and value not in ("", 0)
+    ]
+
+
+def _field(values: dict[str, Any], name: str) -> Any:
+    value = values.get(name)
+    return values.get(_snake(name)) if value is None else value
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)

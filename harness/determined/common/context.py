@@ -20,7 +20,6 @@ MAX_BYTES = 95 * 2**20
 _REGULAR, _DIRECTORY = 48, 53
 _SHOWN = 5
 
-
 # Byte-code, editor files, version control and Terraform state are never part of a model.
 ALWAYS_IGNORED = (
     "__pycache__/",

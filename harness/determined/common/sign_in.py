@@ -24,7 +24,6 @@ from determined.common.token_store import TokenStore
 DEFAULT_USER = "determined"
 Ask = Callable[[str], str]
 
-
 _SALT = "GubPEmmotfiK9TMD6Zdw"
 
 

@@ -36,7 +36,6 @@ TRY_AGAIN = frozenset({408, 425, 429})
 
 Entry = Dict[str, Any]
 
-
 MAX_LINE_BYTES = 8192
 _BREAK = re.compile(rb"\r\n|\n|\r")
 # horovodrun and mpirun add their own prefix before the rank.

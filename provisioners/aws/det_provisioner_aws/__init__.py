@@ -25,7 +25,6 @@ def market(sections: Sequence[Mapping[str, Any]]) -> Market:
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
     """Return the verifiers of machines in the accounts and regions of these sections."""
-    from det_provisioner_aws.identity import AwsIdentityVerifier
-    from det_provisioner_aws.trust import trusted_by
+    from det_provisioner_aws.identity import AwsIdentityVerifier, trusted_by
 
     return (AwsIdentityVerifier(trusted_by(sections)),)

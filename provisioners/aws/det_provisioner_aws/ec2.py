@@ -29,9 +29,8 @@ from det_controlplane.ports.compute import (
 
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.errors import AwsError, place_refusal
-from det_provisioner_aws.fleets import Fleets
+from det_provisioner_aws.fleets import Failure, Fleets, explain
 from det_provisioner_aws.machines import machine_of
-from det_provisioner_aws.outcome import Failure, explain
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
     LAUNCH_TAG,

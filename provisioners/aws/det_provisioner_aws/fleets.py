@@ -1,15 +1,23 @@
 """Launch a machine with an instant fleet, for which EC2 chooses the best of several offers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from botocore.exceptions import ClientError
-from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Unreachable
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Offer
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    LaunchOutcome,
+    LaunchRequest,
+    Refusal,
+    Unreachable,
+)
 
 from det_provisioner_aws.clients import Clients
-from det_provisioner_aws.errors import AwsError
-from det_provisioner_aws.outcome import Failure
+from det_provisioner_aws.errors import AwsError, refusal
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
     POOL_TAG,
@@ -23,6 +31,17 @@ from det_provisioner_aws.settings import PROVIDER, AwsSettings
 # A template is needed only while its fleet is created, so old ones can be deleted.
 TEMPLATE_LIFE = timedelta(days=1)
 _LOST_TEMPLATE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
+
+_NO_REASON = AwsError("UnfulfillableCapacity", "EC2 launched no machine and gave no reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error of EC2 for an offer in a zone."""
+
+    offer: Offer
+    zone: str
+    error: AwsError
 
 
 class Fleets:
@@ -146,3 +165,31 @@ def _machine(
                 pool=request.pool,
             )
     return None
+
+
+def explain(
+    offers: Sequence[Offer],
+    failures: Sequence[Failure],
+    machine: CloudMachine | None = None,
+    targets: Sequence[Target] = (),
+) -> LaunchOutcome:
+    """Convert failures to refusals. Without a machine, every offer gets a refusal."""
+    refusals: dict[Refusal, None] = {}
+    for offer in offers:
+        offer_failures = [f for f in failures if f.offer == offer]
+        if machine is None and not offer.zone:
+            zones = {t.subnet.zone for t in targets if t.offer == offer}
+            offer_failures = [_in_every_zone(offer, offer_failures, zones)]
+        refusals.update(dict.fromkeys(refusal(f.error, offer, f.zone) for f in offer_failures))
+        if machine is None and not any(r.scope.covers(offer) for r in refusals):
+            refusals[refusal(_NO_REASON, offer, offer.zone)] = None
+    return LaunchOutcome(machine, tuple(refusals))
+
+
+def _in_every_zone(offer: Offer, failures: Sequence[Failure], zones: set[str]) -> Failure:
+    """Return the failure of an offer without a zone. It counts as invalid only if it is invalid in all zones."""
+    retryable = [f for f in failures if f.error.kind is not RefusalKind.INVALID]
+    invalid_in = {f.zone for f in failures}
+    if not retryable and failures and (zones <= invalid_in or "" in invalid_in):
+        retryable = list(failures)
+    return Failure(offer, "", retryable[0].error if retryable else _NO_REASON)

@@ -5,11 +5,13 @@ id, provided that only `ec2.amazonaws.com` may assume the role. Only the signatu
 agent. Host, body and nonce are set here, and the signature is valid only for them.
 """
 
+import functools
 import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.agent_protocol import (
@@ -22,7 +24,6 @@ from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 
 from det_provisioner_aws.settings import PROVIDER
-from det_provisioner_aws.trust import Trusted
 
 KIND = "aws_sts"
 _TIMEOUT_S = 10.0
@@ -39,6 +40,17 @@ _AUTHORIZATION = re.compile(
 _MACHINE = re.compile(
     r"arn:aws[a-z-]*:sts::(?P<account>\d{12}):assumed-role/(?P<role>[\w+=,.@-]+)/(?P<id>i-[0-9a-f]{8,17})"
 )
+
+_PROFILE = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):instance-profile/.+")
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Trusted accounts, regions and, if any are named, roles."""
+
+    accounts: Callable[[], Collection[str]]
+    regions: Collection[str]
+    roles: Collection[str] = ()
 
 
 def sts_url(region: str) -> str:
@@ -172,3 +184,36 @@ def _check_document(document: str, region: str, machine: re.Match[str]) -> None:
             raise NotProven(
                 f"the machine's identity document names {name} {claims.get(name)!r}, and STS {value!r}"
             )
+
+
+def trusted_by(sections: Sequence[Mapping[str, Any]]) -> Trusted:
+    """Read the pools' sections. An instance profile's ARN names its account; other profiles are in our own account."""
+    profiles = [str(s.get("iam_instance_profile_arn") or "") for s in sections]
+    named_accounts = {match[1] for match in map(_PROFILE.fullmatch, profiles) if match}
+    regions = frozenset(region for section in sections for region in _regions(section))
+    if all(_PROFILE.fullmatch(profile) for profile in profiles):
+        return Trusted(lambda: named_accounts, regions)
+    own_account = functools.cache(lambda: _own_account(min(regions, default="us-east-1")))
+    return Trusted(lambda: {*named_accounts, own_account()}, regions)
+
+
+def _regions(section: Mapping[str, Any]) -> set[str]:
+    regions = [*_texts(section, "regions"), *_texts(section, "region")]
+    zones = [*_texts(section, "zones"), *_texts(section, "zone")]
+    return {*regions, *(zone.rstrip("abcdefghijklmnopqrstuvwxyz") for zone in zones)}
+
+
+def _texts(section: Mapping[str, Any], key: str) -> list[str]:
+    value = section.get(key) or ()
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _own_account(region: str) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from det_provisioner_aws.clients import Clients
+
+    try:
+        return str(Clients().reading("sts", region).get_caller_identity()["Account"])
+    except (BotoCoreError, ClientError) as e:
+        raise Unreachable(f"STS does not say which account this cluster runs in: {e}") from e

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.config.fields import (
     AbsolutePath,
     Bytes,
@@ -20,6 +19,7 @@ from det_controlplane.core.config.fields import (
     Weight,
     refuse,
 )
+from det_controlplane.core.config.host_paths import device_of_text
 from det_controlplane.core.problems import Problem
 
 SLOT_KINDS = ("cpu", "cuda", "rocm")

@@ -1,4 +1,4 @@
-"""Base models and field types of the configuration: models without unknown keys, numbers and combined errors."""
+"""Base models and field types of the configuration: models without unknown keys, numbers, unions, combined errors."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
@@ -7,10 +7,12 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
+    Tag,
     ValidationError,
     model_validator,
 )
@@ -32,6 +34,8 @@ from det_controlplane.core.schedule.job_settings import (
 )
 
 _INT32 = 2**31 - 1
+
+_KIND_MARK = "·"  # distinguishes a kind from a key in error paths
 
 
 class StrictModel(BaseModel):
@@ -143,3 +147,32 @@ Propagation = Literal["rprivate", "private", "rshared", "shared", "rslave", "sla
 
 MaxLength = Annotated[Length, PlainValidator(_length), PlainSerializer(length_json)]
 Period = Annotated[Length, PlainValidator(_period), PlainSerializer(length_json)]
+
+
+def kind_tag(kind: str) -> Tag:
+    return Tag(_KIND_MARK + kind)
+
+
+def is_kind_tag(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith(_KIND_MARK)
+
+
+def bare_kind(part: str) -> str:
+    return part.removeprefix(_KIND_MARK)
+
+
+def discriminated_by(key: str) -> Discriminator:
+    return Discriminator(
+        _reader(key),
+        custom_error_type="wrong_kind",
+        custom_error_message="must say its kind",
+        custom_error_context={"key": key},
+    )
+
+
+def _reader(key: str) -> Callable[[Any], str | None]:
+    def kind(raw: Any) -> str | None:
+        value = raw.get(key) if isinstance(raw, dict) else getattr(raw, key, None)
+        return None if value is None else f"{_KIND_MARK}{value}"
+
+    return kind

@@ -10,7 +10,7 @@ from det_controlplane.core.config.experiment import ExperimentConfig
 from det_controlplane.core.config.fields import ModelProblems
 from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.messages import keys_at, problems_of
-from det_controlplane.core.config.suggestions import unknown_key
+from det_controlplane.core.config.reading import unknown_key
 from det_controlplane.core.config.tasks import TaskConfig
 from det_controlplane.core.problems import Problem
 

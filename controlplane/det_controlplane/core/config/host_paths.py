@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.secrets import speaks_of_secrets
 
@@ -141,3 +140,14 @@ def _message(path: str, allowed: Sequence[str] | None) -> str:
         return f"{path} of the machine may only be mounted by administrators"
     paths = ", ".join(allowed) or "none"
     return f"{path} of the machine may not be mounted; the cluster allows {paths} (security.allowed_host_paths)"
+
+
+def device_of_text(text: str) -> dict[str, str]:
+    """Return the device as an object. Raises ValueError."""
+    parts = text.split(":")
+    if not all(parts) or len(parts) not in (2, 3):
+        raise ValueError(
+            "must be '/host:/container', '/host:/container:mode' or an object with "
+            f"host_path and container_path, not {text!r}"
+        )
+    return dict(zip(("host_path", "container_path", "mode"), parts, strict=False))

@@ -5,7 +5,7 @@ See docs/reference/experiment-config.md#older-forms."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from det_controlplane.core.config.devices import device_of_text
+from det_controlplane.core.config.host_paths import device_of_text
 from det_controlplane.core.config.layers import without_nulls
 
 _STEP_BATCHES = 100

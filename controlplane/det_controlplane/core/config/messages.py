@@ -8,11 +8,10 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from det_controlplane.core.config.environment import SLOT_KINDS
-from det_controlplane.core.config.fields import ModelProblems
+from det_controlplane.core.config.fields import ModelProblems, bare_kind, is_kind_tag
+from det_controlplane.core.config.reading import unknown_key
 from det_controlplane.core.config.searchers import NAMES, REMOVED
 from det_controlplane.core.config.storage import KINDS
-from det_controlplane.core.config.suggestions import unknown_key
-from det_controlplane.core.config.unions import bare, is_tag
 from det_controlplane.core.problems import Problem, shown
 
 Location = Sequence[str | int]
@@ -78,7 +77,7 @@ def path_of(location: Location) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not is_tag(part):
+        elif not is_kind_tag(part):
             path += f".{part}" if path else part
     return path
 
@@ -146,8 +145,8 @@ def keys_at(model: type[BaseModel], location: Location) -> list[str]:
     """Return the keys of the section at a path."""
     models = [model]
     for part in location:
-        if is_tag(part):
-            models = [m for m in models if bare(str(part)) in _kinds_of(m)]
+        if is_kind_tag(part):
+            models = [m for m in models if bare_kind(str(part)) in _kinds_of(m)]
         elif isinstance(part, str):
             models = list(_models_in(models[0].model_fields[part].annotation))
     return list(models[0].model_fields)

@@ -1,15 +1,14 @@
-"""Read an object key by key and collect all problems.
+"""Read an object key by key, suggest existing keys for unknown ones, and collect all problems.
 
 The cluster configuration is read this way because every cold start reads it. Building models would take longer than the
 rest of the request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from det_controlplane.core.config.sizes import parse_bytes, parse_duration_s
-from det_controlplane.core.config.suggestions import unknown_keys
 from det_controlplane.core.problems import Problem, shown
 
 
@@ -175,9 +174,34 @@ class Reader:
 
     def close(self) -> None:
         unknown = [str(key) for key in self._raw if key not in self._known]
-        for key, message in unknown_keys(unknown, self._known):
+        for key, message in _unknown_keys(unknown, self._known):
             self.refuse(key, message)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def unknown_key(key: str, allowed: Iterable[str]) -> str:
+    names = sorted(allowed)
+    return f"is unknown; {_guess_key(key, names)}allowed here: {', '.join(names)}"
+
+
+def _unknown_keys(keys: Sequence[str], allowed: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each key with its message. Only the last message lists the allowed keys."""
+    names = sorted(allowed)
+    for key in keys[:-1]:
+        yield key, f"is unknown; {_guess_key(key, names)}".rstrip("; ")
+    for key in keys[-1:]:
+        yield key, unknown_key(key, names)
+
+
+def _guess_key(key: str, names: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, names, n=3, cutoff=0.6)
+    if not close and len(key) > 3:
+        close = [name for name in names if key.startswith(name) or name.startswith(key)]
+    # Typing errors in the first letter are rare.
+    best = min(close, key=lambda name: name[0] != key[0], default=None)
+    return f"did you mean '{best}'? " if best else ""

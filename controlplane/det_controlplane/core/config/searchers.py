@@ -15,8 +15,9 @@ from det_controlplane.core.config.fields import (
     Natural,
     Positive,
     StrictModel,
+    discriminated_by,
+    kind_tag,
 )
-from det_controlplane.core.config.unions import discriminated_by, tag
 from det_controlplane.core.problems import Problem
 
 # The limits of rungs and divisor keep divisor^rungs within the range of a float.
@@ -159,14 +160,14 @@ class Custom(_Searcher):
 
 
 Searcher = Annotated[
-    Annotated[Single, tag("single")]
-    | Annotated[Random, tag("random")]
-    | Annotated[Grid, tag("grid")]
-    | Annotated[AsyncHalving, tag("async_halving")]
-    | Annotated[AdaptiveASHA, tag("adaptive_asha")]
-    | Annotated[LocalASHA, tag("local_asha")]
-    | Annotated[PBT, tag("pbt")]
-    | Annotated[Custom, tag("custom")],
+    Annotated[Single, kind_tag("single")]
+    | Annotated[Random, kind_tag("random")]
+    | Annotated[Grid, kind_tag("grid")]
+    | Annotated[AsyncHalving, kind_tag("async_halving")]
+    | Annotated[AdaptiveASHA, kind_tag("adaptive_asha")]
+    | Annotated[LocalASHA, kind_tag("local_asha")]
+    | Annotated[PBT, kind_tag("pbt")]
+    | Annotated[Custom, kind_tag("custom")],
     discriminated_by("name"),
 ]
 

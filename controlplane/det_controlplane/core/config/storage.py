@@ -9,9 +9,10 @@ from det_controlplane.core.config.fields import (
     Name,
     Natural,
     Propagation,
+    discriminated_by,
+    kind_tag,
 )
 from det_controlplane.core.config.storage_paths import escaping_paths
-from det_controlplane.core.config.unions import discriminated_by, tag
 from det_controlplane.core.problems import Problem
 
 KINDS = ("shared_fs", "directory", "s3", "gcs", "azure")
@@ -80,10 +81,10 @@ class Azure(_Storage):
 
 
 Storage = Annotated[
-    Annotated[SharedFS, tag("shared_fs")]
-    | Annotated[Directory, tag("directory")]
-    | Annotated[S3, tag("s3")]
-    | Annotated[GCS, tag("gcs")]
-    | Annotated[Azure, tag("azure")],
+    Annotated[SharedFS, kind_tag("shared_fs")]
+    | Annotated[Directory, kind_tag("directory")]
+    | Annotated[S3, kind_tag("s3")]
+    | Annotated[GCS, kind_tag("gcs")]
+    | Annotated[Azure, kind_tag("azure")],
     discriminated_by("type"),
 ]

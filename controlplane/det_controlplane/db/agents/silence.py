@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import exists, literal_column, select, text, update
 
-from det_controlplane.core.lifecycle import silence
+from det_controlplane.core.lifecycle import agent as states
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.schema import agents, cluster
@@ -65,9 +65,9 @@ def lock_last_tick(tx: Tx) -> LastTick | None:
     return None if row is None else LastTick(*row)
 
 
-def contact(tx: Tx, now: datetime) -> silence.Contact:
-    times = {"now": now, "overdue": now - silence.LEASE, "fresh": now - silence.FRESH}
-    return silence.Contact(*tx.execute(_CONTACT, times).one())
+def contact(tx: Tx, now: datetime) -> states.Contact:
+    times = {"now": now, "overdue": now - states.LEASE, "fresh": now - states.FRESH}
+    return states.Contact(*tx.execute(_CONTACT, times).one())
 
 
 def store_probe(tx: Tx, now: datetime, *, is_answered: bool) -> None:

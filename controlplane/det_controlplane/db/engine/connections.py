@@ -40,7 +40,6 @@ _LIMITS = tuple(f"SET LOCAL {name} = '{value}'" for name, value in _SETTINGS.ite
 # RDS Proxy keeps the server connection for a client that uses SET. There the database's role has the limits.
 POOLERS = ("transaction", "rds-proxy")
 
-
 CROWDED = 0.7  # of all connections that the server takes
 _SHARE_IN_USE = """
     SELECT count(*) > $share * cast(current_setting('max_connections') AS integer)

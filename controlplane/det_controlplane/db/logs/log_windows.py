@@ -42,7 +42,6 @@ _FIELDS = text("""
 """)
 _LIKE_SPECIAL, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
 
-
 # A trigger of `task_logs` covers each line by a row of a span of ids, in whole minutes, so that one row serves many
 # batches. Rows are only added: writers never wait for each other. The trigger has this number, too (migration 0119).
 SPAN_BITS = 16

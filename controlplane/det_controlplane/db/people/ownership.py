@@ -31,7 +31,6 @@ _OF_TASK = text("""SELECT c.uuid::text AS name FROM checkpoints c
     WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))
       AND (c.experiment_id = :experiment_id OR (:started AND t.id IS NOT NULL))""")
 
-
 # Statements with the texts :names. Numbers are compared as numbers.
 _NUMBERS = "ANY(cast(cast(:names AS text[]) AS bigint[]))"
 _TEXTS = "ANY(cast(:names AS text[]))"

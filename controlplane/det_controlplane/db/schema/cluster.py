@@ -33,7 +33,7 @@ cluster = Table(
     # Whether schedules call the control plane, where a cloud has them.
     Column("ticking", Boolean, nullable=False, server_default=text("true")),
     # The time of the last tick, the end of the last interruption, and the time since which ticks have followed each other
-    # closely (core/lifecycle/silence.py).
+    # closely (core/lifecycle/agent.py).
     Column("ticked_at", Time),
     Column("answering_since", Time),
     Column("watched_since", Time),
@@ -93,7 +93,6 @@ outbox = Table(
     Column("created_at", Time, nullable=False),
     Index("outbox_due", "due_at"),
 )
-
 
 # Triggers keep rows of the audit log from being changed, and from being deleted in their first 30 days.
 audit_log = Table(

@@ -131,7 +131,6 @@ join_proofs = Table(
     Index("join_proofs_by_end", "expires_at"),
 )
 
-
 # Regions of clouds, each asked by one process at a time.
 market_reads = Table(
     "market_reads",

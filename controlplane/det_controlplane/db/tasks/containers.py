@@ -31,7 +31,6 @@ _EXITS = (
     .order_by(_c.ended_at.nulls_last(), _c.rank)
 )
 
-
 # Peers arrive one by one, so that each finds the round that is not full yet.
 _LOCK_ALLOCATION = text("SELECT id FROM allocations WHERE id = :id FOR NO KEY UPDATE")
 _ADD_GATHERED = text("""

@@ -23,10 +23,10 @@ from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
 from det_controlplane.db.engine.migrate import MigrationError
 from det_controlplane.entry.aws_addresses import resolve_by_ipv6
 from det_controlplane.entry.build import build_app, build_context, build_relay
-from det_controlplane.entry.container.relay_idle import ending_when_idle
-from det_controlplane.entry.container.relay_renewal import (
+from det_controlplane.entry.container.relay_end import (
     RENEWED,
     deployed,
+    ending_when_idle,
     ending_when_replaced,
     version_of,
 )

@@ -17,7 +17,7 @@ from det_controlplane.entry.relay.hangups import run_until_hangup
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
-from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
+from det_controlplane.entry.server.limits import OpenStreams, of_token_or_address
 from det_controlplane.services.errors import Unreachable
 
 _CONNECT_S = 20.0

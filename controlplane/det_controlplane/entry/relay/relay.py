@@ -20,7 +20,7 @@ from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.permits import Permit, Permits
 from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp, hang_up
-from det_controlplane.entry.server.open_streams import OpenStreams, of_address
+from det_controlplane.entry.server.limits import OpenStreams, of_address
 from det_controlplane.services.context import RELAY_PATH
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.tasks import proxying

@@ -40,8 +40,7 @@ from det_controlplane.entry.server.bodies import (
     Disconnected,
     TooSlow,
 )
-from det_controlplane.entry.server.caller_limits import CallerLimits
-from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
+from det_controlplane.entry.server.limits import CallerLimits, OpenStreams, of_token_or_address
 from det_controlplane.entry.server.request_batches import RequestBatches
 from det_controlplane.entry.server.socket_stream import SocketStream
 

@@ -13,7 +13,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from det_controlplane.api.errors import TooMany
 from det_controlplane.entry.relay.hangups import EXTENSION
-from det_controlplane.entry.server.addresses import Addresses
+from det_controlplane.entry.server.limits import OpenConnections
 
 HEADERS_S = 30.0
 LARGEST_HEADERS = 65_536  # including the address, and the framing and trailers of a body
@@ -54,7 +54,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     The parser reports a header when it is complete, so incoming bytes are counted as well."""
 
-    addresses = Addresses(0)
+    addresses = OpenConnections(0)
     _ends: asyncio.TimerHandle | None = None
     _held = 0  # bytes since the parser reported complete headers or a complete body
     _reported = 0  # bytes of the address and headers that the parser has reported
@@ -183,7 +183,7 @@ _TOO_MANY = (
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol, which would log each address with its query, where tokens may be."""
 
-    addresses = Addresses(0)
+    addresses = OpenConnections(0)
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)
@@ -209,7 +209,7 @@ def protocols(most_of_address: int) -> tuple[type[LimitedHttpProtocol], type[Web
     """Return the protocols of one server, which count connections together; 0: an address may have any number.
 
     However many it may have, it leaves half of the server's to others."""
-    addresses = Addresses(min(most_of_address, most_connections() // 2))
+    addresses = OpenConnections(min(most_of_address, most_connections() // 2))
     shared = {"addresses": addresses}
     return (
         type("HttpProtocol", (LimitedHttpProtocol,), shared),

@@ -12,9 +12,8 @@ from uuid import UUID
 from det_controlplane.core import agent_protocol
 from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.config.pools import Pool
-from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.core.lifecycle.agent import LEASE, AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.core.lifecycle.silence import LEASE
 from det_controlplane.db.agents import agents
 from det_controlplane.db.machines import failed_offers
 from det_controlplane.db.people import sessions

@@ -4,9 +4,8 @@ import logging
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from det_controlplane.core.lifecycle import silence
-from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.core.lifecycle.silence import ATTENTION, LEASE, WATCH
+from det_controlplane.core.lifecycle import agent as states
+from det_controlplane.core.lifecycle.agent import ATTENTION, LEASE, WATCH, AgentState
 from det_controlplane.db.agents import agents
 from det_controlplane.db.agents import silence as rows
 from det_controlplane.db.engine.database import Tx
@@ -70,9 +69,9 @@ def _note_tick(ctx: Context, tx: Tx, now: datetime, *, is_api_down: bool) -> dat
     last = rows.lock_last_tick(tx)
     if last is None:  # another process ticks at this moment
         return now
-    had_pause = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
+    had_pause = states.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
     interrupted = had_pause or is_api_down
-    since = silence.watched_since(last.watched_since, last.ticked_at, now)
+    since = states.watched_since(last.watched_since, last.ticked_at, now)
     if is_api_down:
         since = now
     is_same = since == last.watched_since and not interrupted
@@ -109,7 +108,7 @@ def _next_state(
         agents.set_overdue(tx, agent.id, AgentState.LOST, agent.lost_after)
     else:
         wait = reconnect_wait(ctx, agent.pool)
-        deadline = silence.lost_after(agent.lease_until, now, wait, since)
+        deadline = states.lost_after(agent.lease_until, now, wait, since)
         agents.set_overdue(tx, agent.id, AgentState.SUSPECT, deadline)
     return agent.pool
 

@@ -1,26 +1,77 @@
-"""End a relay after its program or settings were replaced. Its unit starts it again with the new ones."""
+"""End a relay that no task needs, or a relay after its program or settings were replaced.
+
+Its unit then stops the machine, and the next task that needs a relay starts it. After a replacement, the unit starts
+the relay again with the new program.
+"""
 
 import hashlib
 import json
 import logging
+import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from det_controlplane.entry.container.watching import end_process, watching
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import proxying
 
-LOOKS_EVERY_S = 120.0
+_LOOKS_FOR_TASKS_EVERY_S = 30.0
+
+log = logging.getLogger("det.relay")
+
+LOOKS_FOR_VERSION_EVERY_S = 120.0
 # Open connections delay the end of an outdated relay for so long. The logs of their tasks mention it.
 NOTICE_S = 600.0
 RENEWED = 75  # exit status of an outdated relay; it differs from the status of a permanent end
 _ASK_S = 60.0
 
-log = logging.getLogger("det.relay")
+
+@contextmanager
+def watching(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run `watch` in a thread, which returns soon after the event that it is given is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=watch, args=(over,), name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def end_process() -> None:
+    """End this process as its host would, by SIGTERM."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def ending_when_idle(
+    ctx: Context, idle_s: float, end: Callable[[], None] = end_process
+) -> AbstractContextManager[None]:
+    """End this process once no task with ports ran or waited for so long."""
+    return watching(lambda over: _watch_tasks(ctx, idle_s, over, end), "idle")
+
+
+def _watch_tasks(
+    ctx: Context, idle_s: float, over: threading.Event, end: Callable[[], None]
+) -> None:
+    since = time.monotonic()
+    while not over.wait(min(_LOOKS_FOR_TASKS_EVERY_S, idle_s / 2)):
+        try:
+            is_needed = proxying.is_relay_needed(ctx)
+        except Exception:
+            # Without this thread the machine would never stop.
+            log.exception("whether a task needs the relay is not known")
+            is_needed = True
+        if is_needed:
+            since = time.monotonic()
+        elif time.monotonic() - since >= idle_s:
+            log.info("no task needed the relay for %.0f s", idle_s)
+            end()
+            return
 
 
 def deployed(function: str) -> str:
@@ -85,15 +136,15 @@ def ending_when_replaced(
         end_process()
 
     renewal = Renewal(ctx, look, end, own)
-    return watching(lambda over: _watch(renewal, over), "renewal")
+    return watching(lambda over: _watch_version(renewal, over), "renewal")
 
 
-def _watch(renewal: Renewal, over: threading.Event) -> None:
+def _watch_version(renewal: Renewal, over: threading.Event) -> None:
     while not renewal.ended:
         try:
             renewal.step()
         except Exception as e:
             # The relay continues with its present version and checks again later.
             log.warning("whether a newer version is deployed is not known: %s", e)
-        if over.wait(LOOKS_EVERY_S):
+        if over.wait(LOOKS_FOR_VERSION_EVERY_S):
             return
