@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
+SMALL_FILE_LINES = 60
+MAX_SHARE_OF_SMALL_FILES = 0.20
 
 HOMES = {
     "determined": "harness",
@@ -407,6 +409,18 @@ def test_files_are_short() -> None:
     }
     assert len(lengths) > 100
     assert {path: n for path, n in lengths.items() if n > MAX_FILE_LINES} == {}
+
+
+def test_few_files_are_small() -> None:
+    """A small file usually belongs to a neighbour with the same subject."""
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
+        for path in python_files()
+        if path.name != "__init__.py"
+    }
+    small = sorted(path for path, lines in lengths.items() if lines < SMALL_FILE_LINES)
+    share = len(small) / len(lengths)
+    assert share < MAX_SHARE_OF_SMALL_FILES, f"{share:.1%} of files are small: {small}"
 
 
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

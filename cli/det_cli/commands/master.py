@@ -130,7 +130,7 @@ MEMBERS = {
             Command(
                 "call",
                 "send the call of this name as the signed-in user",
-                "bindings:call",
+                "dev:call_binding",
                 Arg("name", help="as in `det dev bindings list`"),
                 Arg("-y", "--yes", "--auto-confirm", action="store_true", help="do not ask"),
                 TextArg(
@@ -144,7 +144,7 @@ MEMBERS = {
             Command(
                 "list",
                 "list the calls and what they take",
-                "bindings:list_",
+                "dev:list_bindings",
                 Arg("--show-unusable", action="store_true", help="the same: all can be called"),
                 OUTPUT,
                 aliases=["ls"],

@@ -1,4 +1,4 @@
-"""The job queue."""
+"""The job queue, and the reasons why its work waits."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,11 +7,17 @@ from det_controlplane.api.answers import JobEntries, Jobs
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import ListQuery, known_states
 from det_controlplane.api.router import get, post
-from det_controlplane.core.people.permissions import TaskRule, in_body, in_listing, require
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    in_body,
+    in_listing,
+    in_path,
+    require,
+)
 from det_controlplane.core.people.roles import Right
 from det_controlplane.core.schedule.queue_changes import QueueUpdate
 from det_controlplane.services.context import Context
-from det_controlplane.services.queue import jobs, queue_changes
+from det_controlplane.services.queue import jobs, queue_changes, why
 
 _STATES = ("UNSPECIFIED", "QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED")
 _LIMITED = (
@@ -94,6 +100,12 @@ def stats(ctx: Context, request: Request, query: StatsQuery) -> Answer:
     return json_response({"results": jobs.stats(ctx, query.resource_pools)})
 
 
+def explain(ctx: Context, request: Request) -> Answer:
+    """Return the reasons why something waits. Determined has no such route."""
+    reasons = why.of(ctx, request.param("kind"), request.param("id"))
+    return json_response({"reasons": reasons})
+
+
 ROUTES = (
     get(
         "/api/v1/job-queues-v2",
@@ -121,5 +133,11 @@ ROUTES = (
         stats,
         summary="How many jobs wait and run",
         rule=require(task=TaskRule.READ),
+    ),
+    get(
+        "/api/v1/why/{kind}/{id}",
+        explain,
+        summary="Why something waits, runs or failed",
+        rule=require(in_path(Right.VIEW_EXPERIMENT_METADATA, "{kind}", "id"), task=TaskRule.READ),
     ),
 )

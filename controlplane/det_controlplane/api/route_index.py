@@ -61,6 +61,6 @@ MODULES_AT: dict[str, tuple[str, ...]] = {
     "user": ("users",),
     "users": ("roles", "users"),
     "webhooks": ("webhooks",),
-    "why": ("why",),
+    "why": ("jobs",),
     "workspaces": ("projects", "workspaces"),
 }
