@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from determined.experimental import _one_batch
+from determined._info import LOCAL_TEST_CONFIG
 
 from tests.support import ml
 from tests.support.fake_api import FakeApi
@@ -70,7 +70,7 @@ def test_trial_class_can_be_tested_without_a_cluster(
 ) -> None:
     config = {"hyperparameters": {"lr": {"type": "log", "minval": -3, "maxval": -1}}}
     arguments = ["-m", "determined.experimental._one_batch", LOCATION]
-    env = {_one_batch.CONFIG_VARIABLE: json.dumps(config)}
+    env = {LOCAL_TEST_CONFIG: json.dumps(config)}
     output = forks.run(arguments, tmp_path, **env)
     assert output.count("trained a batch") == 1
     assert len(list((tmp_path / "share").rglob("trial_state.json"))) == 1

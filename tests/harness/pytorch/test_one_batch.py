@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from determined import _example_hparams
-from determined.experimental import _one_batch
+from determined._info import LOCAL_TEST_CONFIG
 
 CODE = """
 import torch
@@ -46,7 +46,7 @@ def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
     config = {"hyperparameters": space, "searcher": {"name": "single", "metric": "loss"}}
     root = Path(__file__).parents[3]
     env = {**os.environ, "XDG_DATA_HOME": str(folder / "data"), "PYTHONPATH": str(root / "harness")}
-    env[_one_batch.CONFIG_VARIABLE] = json.dumps(config)
+    env[LOCAL_TEST_CONFIG] = json.dumps(config)
     command = [sys.executable, "-m", "determined.experimental._one_batch", "model_def:Trial"]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
