@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from determined.common import master_address
@@ -12,7 +14,10 @@ from determined.common.token_store import TokenStore
 
 from det_cli import prompts
 
-__all__ = ["V1", "address", "anonymous", "connect", "paged", "pages"]
+__all__ = [
+    "V1", "address", "anonymous", "connect", "limited", "page_options", "paged", "pages", "total",
+]  # fmt: skip
+_PAGE = 200
 
 
 def address(args: argparse.Namespace) -> str:
@@ -38,13 +43,22 @@ def paged(
     session: Session, args: argparse.Namespace, path: str, key: str, **params: Any
 ) -> list[Any]:
     """Read a list with the paging options of the command: --limit, --offset and --pages."""
-    rows = pages(
-        session,
-        path,
-        key,
-        params,
-        limit=args.limit,
-        offset=args.offset,
-        one_page=getattr(args, "pages", "all") == "1",
-    )
-    return list(rows)
+    return limited(args, pages(session, path, key, params, **page_options(args)))
+
+
+def page_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the size and the offset of the requested pages. No page has more rows than the user wants."""
+    size = _PAGE if args.limit is None else max(min(args.limit, _PAGE), 1)
+    one_page = getattr(args, "pages", "all") == "1" and (args.limit is None or args.limit <= _PAGE)
+    return {"limit": size, "offset": args.offset, "one_page": one_page}
+
+
+def limited(args: argparse.Namespace, rows: Iterable[Any]) -> list[Any]:
+    """Return as many rows as --limit allows, without reading further pages."""
+    return list(rows if args.limit is None else islice(rows, args.limit))
+
+
+def total(session: Session, path: str, params: "dict[str, Any] | None" = None) -> int:
+    """Return the number of rows of a list."""
+    answer = session.get(V1 + path, {**(params or {}), "limit": 1})
+    return int((answer.get("pagination") or {}).get("total") or 0)

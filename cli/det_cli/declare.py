@@ -148,12 +148,18 @@ BEST_CHECKPOINT = (
 YES = Arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
-def paging(limit: int) -> "tuple[Arg, ...]":
-    return (
-        Arg("--limit", type=int, default=limit, help="rows to fetch at a time"),
-        Arg("--offset", type=int, default=0, help="rows to skip at the start"),
-        Arg("--pages", choices=["1", "all"], default="all", help="fetch one page or all pages"),
-    )
+LIMIT = Arg("--limit", type=count, metavar="N", help="print at most N rows")
+OFFSET = Arg("--offset", type=count, default=0, metavar="N", help="skip the first N rows")
+PAGING = (
+    LIMIT,
+    OFFSET,
+    Arg(
+        "--pages",
+        choices=["1", "all"],
+        default="all",
+        help="1: print at most 200 rows, or N with --limit N",
+    ),
+)
 
 
 def searching(other: str) -> "tuple[Arg, ...]":

@@ -31,9 +31,17 @@ def say(text: str) -> None:
 
 
 def show(
-    args: "argparse.Namespace", columns: Sequence[Column], items: Iterable[Any], data: Any = None
+    args: "argparse.Namespace",
+    columns: Sequence[Column],
+    items: Iterable[Any],
+    data: Any = None,
+    *,
+    empty: "str | Callable[[], str]" = "",
 ) -> None:
-    """Print the items in the requested format. `data`, if given, is printed instead as JSON and YAML."""
+    """Print the items in the requested format. `data`, if given, is printed instead as JSON and YAML.
+
+    `empty` explains a table without rows. It is printed to stderr.
+    """
     items = list(items)
     format = getattr(args, "format", None) or "table"
     if format == "json":
@@ -43,6 +51,9 @@ def show(
     else:
         rows = [[get(item) for _, get in columns] for item in items]
         print_rows([name for name, _ in columns], rows, as_csv=format == "csv")
+        if not items and format == "table" and empty:
+            sys.stdout.flush()
+            say(empty if isinstance(empty, str) else empty())
 
 
 def print_object(args: "argparse.Namespace", data: Any) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import yaml
+from det_cli import connection
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Refusal
@@ -61,11 +62,27 @@ def test_show_project_adds_workspace_and_project(mine: FakeCluster, det: Det) ->
     assert row[:3] == ["Uncategorized", "Uncategorized", "3"]
 
 
-def test_list_reads_all_pages(cluster: FakeCluster, det: Det) -> None:
+def test_list_reads_all_pages(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_PAGE", 3)
     for id in range(1, 8):
         cluster.add(id)
-    experiments = json.loads(det("e", "list", "--all", "--limit", 3, "--json").out)
+    experiments = json.loads(det("e", "list", "--all", "--json").out)
     assert [e["id"] for e in experiments] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 5, 9])
+def test_limit_is_the_number_of_rows(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(connection, "_PAGE", 3)
+    for id in range(1, 8):
+        cluster.add(id)
+    result = det("e", "list", "--all", "--limit", limit, "--offset", 1, "--json")
+    assert [e["id"] for e in json.loads(result.out)] == [2, 3, 4, 5, 6, 7][:limit]
+    requested = [int(r.first("limit")) for r in cluster.sent("GET", "/api/v1/experiments")]
+    assert all(1 <= size <= 3 for size in requested)
 
 
 def test_single_page_starts_at_offset(cluster: FakeCluster, det: Det) -> None:

@@ -10,7 +10,7 @@ from det_controlplane.db.experiments.table_columns import EXPERIMENT_COLUMNS, RU
 from sqlalchemy import text
 
 from tests.cli.conftest import Det
-from tests.support.api import Api, create, report_metrics, trial_of
+from tests.support.api import PASSWORD, Api, create, report_metrics, trial_of
 
 # This statement fills the columns of experiment 2 that are usually empty.
 FILLED = text("""
@@ -32,6 +32,38 @@ def api(api: Api) -> Api:
     return api
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["e", "list"], "none of yours; 3 of others: --all"),
+        (["run", "list"], "none of yours; 3 of others: --all"),
+        (["e", "list", "--filter", "name=x"], "no experiment of yours matches the filter; --all includes the others"),
+        (["e", "list", "--all", "--filter", "name=x"], "no experiment that you may see matches the filter"),
+        (["e", "list", "--all", "--offset", "9"], "no experiment after the first 9 (--offset)"),
+        (["notebook", "list"], "no notebook that you may see runs, or ended within a day"),
+        (["job", "list"], "no job is queued or running in pool default; -p POOL lists another pool"),
+        (["budget", "list"], "there is no budget that you may see"),
+    ],
+)  # fmt: skip
+def test_empty_tables_say_why(api: Api, det: Det, words: list[str], sentence: str) -> None:
+    api.signed_in("admin").post(
+        "/api/v1/users", {"user": {"username": "eve", "active": True}, "password": PASSWORD}
+    )
+    result = det("-u", "eve", *words)
+    assert (result.code, result.err) == (0, f"{sentence}\n")
+    assert len(result.out.splitlines()) == 2, "only the header and its line"
+    assert det("-u", "eve", *words, "--csv").err == ""
+
+
+def test_empty_table_counts_archived_experiments(api: Api, det: Det) -> None:
+    user = api.signed_in("determined")
+    for id in (1, 2):
+        user.post(f"/api/v1/experiments/{id}/kill")
+        user.post(f"/api/v1/experiments/{id}/archive")
+    sentence = "none of yours that is not archived; 2 archived, 1 of others: --all\n"
+    assert det("e", "list").err == sentence
+
+
 def ids(det: Det, *words: str) -> list[int]:
     result = det(*words, "--json")
     assert result.code == 0, result.err
@@ -51,7 +83,8 @@ def ids(det: Det, *words: str) -> list[int]:
         (["--sort", "validation.loss.min"], [2, 1]),
         (["--sort", "hp.lr=desc", "--all"], [3, 1, 2]),
         (["--column", "hp.lr"], [1, 2]),
-        (["--sort", "id=desc", "--limit", "1"], [2, 1]),
+        (["--sort", "id=desc", "--limit", "1"], [2]),
+        (["--sort", "id=desc", "--limit", "2", "--offset", "1"], [1]),
         (["--sort", "id=desc", "--limit", "1", "--pages", "1"], [2]),
         (["--sort", "id", "--offset", "1"], [2]),
     ],

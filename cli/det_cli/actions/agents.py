@@ -40,7 +40,7 @@ def _row(agent: dict[str, Any]) -> dict[str, Any]:
 
 def list_(args: argparse.Namespace) -> None:
     agents = connect(args).get(V1 + "/agents")["agents"]
-    show(args, _COLUMNS, [_row(a) for a in agents])
+    show(args, _COLUMNS, [_row(a) for a in agents], empty="no agent has joined the cluster")
     for agent in agents:
         if agent.get("outOfService"):
             say(f"Agent {agent['id']} is out of service: {agent['outOfService']}")

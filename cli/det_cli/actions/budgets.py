@@ -19,7 +19,12 @@ _COLUMNS: tuple[Column, ...] = (
 
 
 def list_(args: argparse.Namespace) -> None:
-    show(args, _COLUMNS, connect(args).get(V1 + "/budgets")["budgets"])
+    show(
+        args,
+        _COLUMNS,
+        connect(args).get(V1 + "/budgets")["budgets"],
+        empty="there is no budget that you may see",
+    )
 
 
 def set_(args: argparse.Namespace) -> None:

@@ -31,7 +31,8 @@ def list_(args: argparse.Namespace) -> None:
     kind, id = "experiments", args.experiment_id
     if id is None:
         kind, id = "trials", args.trial_id
-    show(args, CHECKPOINTS, pages(connect(args), f"/{kind}/{id}/checkpoints", "checkpoints"))
+    checkpoints = pages(connect(args), f"/{kind}/{id}/checkpoints", "checkpoints")
+    show(args, CHECKPOINTS, checkpoints, empty="no checkpoint was saved, or all were deleted")
 
 
 def delete(args: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ def list_templates(args: argparse.Namespace) -> None:
     ]
     if args.details:
         columns.append(("Config", lambda t: t["config"]))
-    show(args, columns, templates)
+    show(args, columns, templates, empty="there is no template that you may see")
 
 
 def describe_template(args: argparse.Namespace) -> None:

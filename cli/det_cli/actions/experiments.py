@@ -13,7 +13,7 @@ from determined.common.log_stream import TERMINAL
 from determined.common.sign_in import SignedIn
 
 from det_cli import prompts
-from det_cli.actions import costs, tables
+from det_cli.actions import costs, empty, tables
 from det_cli.actions.wait_report import WaitReport
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK, CommandError, UsageError
@@ -81,7 +81,12 @@ def list_(args: argparse.Namespace) -> None:
         rows = _list(session, args)
     columns = (_PROJECT if args.show_project else ()) + LIST + (_ARCHIVED if args.all else ())
     columns += costs.add(session, "experiments", rows)
-    show(args, columns + extra_columns, rows)
+    show(
+        args,
+        columns + extra_columns,
+        rows,
+        empty=lambda: empty.of_table(session, args, "/experiments-search", "experiment"),
+    )
 
 
 def _list(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -143,7 +148,8 @@ def config(args: argparse.Namespace) -> None:
 
 def list_trials(args: argparse.Namespace) -> None:
     path = f"/experiments/{args.experiment_id}/trials"
-    show(args, _TRIALS, paged(connect(args), args, path, "trials"))
+    why = f"the experiment has no trial yet: `det why {args.experiment_id}` explains it"
+    show(args, _TRIALS, paged(connect(args), args, path, "trials"), empty=why)
 
 
 def list_checkpoints(args: argparse.Namespace) -> None:
@@ -153,7 +159,7 @@ def list_checkpoints(args: argparse.Namespace) -> None:
         rows = list(pages(session, path, "checkpoints"))
     else:
         rows = best_checkpoints(session, args.experiment_id, args.best)
-    show(args, CHECKPOINTS, rows)
+    show(args, CHECKPOINTS, rows, empty="no checkpoint was saved, or all of them were deleted")
 
 
 def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[dict[str, Any]]:

@@ -79,7 +79,15 @@ def list_(args: argparse.Namespace) -> None:
         for task in tasks:
             print(task["id"])
         return
-    show(args, _columns(args.kind), tasks)
+    show(args, _columns(args.kind), tasks, empty=lambda: _no_tasks(session, args))
+
+
+def _no_tasks(session: Session, args: argparse.Namespace) -> str:
+    """Explain an empty list. Tasks that ended more than a day ago are not listed."""
+    all_tasks = [] if args.all else list(pages(session, f"/{args.kind}s", f"{args.kind}s", {}))
+    if all_tasks:
+        return f"none of yours; {len(all_tasks)} of others: --all"
+    return f"no {args.kind} that you may see runs, or ended within a day"
 
 
 def describe(args: argparse.Namespace) -> None:

@@ -25,7 +25,8 @@ def list_(args: argparse.Namespace) -> None:
     filters = {"resourcePool": pool["name"], "orderBy": order}
     rows = paged(session, args, "/job-queues-v2", "jobs", **filters)
     jobs = [j.get("full") or j["limited"] for j in rows]
-    show(args, _columns(pool["schedulerType"]), jobs, {"jobs": jobs})
+    no_jobs = f"no job is queued or running in pool {pool['name']}; -p POOL lists another pool"
+    show(args, _columns(pool["schedulerType"]), jobs, {"jobs": jobs}, empty=no_jobs)
     for job in jobs:
         if job.get("resourcePool", pool["name"]) != pool["name"] and job.get("why"):
             say(f"{job.get('name') or job['jobId']}: {job['why']}")

@@ -44,7 +44,10 @@ def _offer(offer: dict[str, Any]) -> str:
 
 def list_(args: argparse.Namespace) -> None:
     params = {"all": "true" if args.all else None, "pool": args.pool or None}
-    show(args, _COLUMNS, pages(connect(args), "/instances", "instances", params))
+    why = (
+        "no machine is rented" if args.all else "no machine is rented now; --all shows earlier ones"
+    )
+    show(args, _COLUMNS, pages(connect(args), "/instances", "instances", params), empty=why)
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -72,7 +75,8 @@ def terminate(args: argparse.Namespace) -> None:
 
 
 def list_pools(args: argparse.Namespace) -> None:
-    show(args, _POOL_COLUMNS, connect(args).get(f"{V1}/rented-pools")["pools"])
+    pools = connect(args).get(f"{V1}/rented-pools")["pools"]
+    show(args, _POOL_COLUMNS, pools, empty="no pool rents machines; `det rp list` lists all pools")
 
 
 def describe_pool(args: argparse.Namespace) -> None:

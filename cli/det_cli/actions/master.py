@@ -137,7 +137,8 @@ _AUDIT_COLUMNS: tuple[Column, ...] = (
 
 def list_audit(args: argparse.Namespace) -> None:
     params = {**_audit_filters(args), "limit": args.limit, "orderBy": "ORDER_BY_DESC"}
-    show(args, _AUDIT_COLUMNS, connect(args).get(V1 + "/audit", params)["entries"])
+    entries = connect(args).get(V1 + "/audit", params)["entries"]
+    show(args, _AUDIT_COLUMNS, entries[: args.limit], empty="no entry matches the filters")
 
 
 def export_audit(args: argparse.Namespace) -> None:

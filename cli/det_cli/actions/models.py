@@ -46,7 +46,8 @@ def list_(args: argparse.Namespace) -> None:
     if args.workspace_names:
         names = [name.strip() for name in args.workspace_names.split(",")]
         params["workspaceNames"] = [workspace_of(session, name)["name"] for name in names]
-    show(args, _MODEL, map(_with_client_names, pages(session, "/models", "models", params)))
+    models = map(_with_client_names, pages(session, "/models", "models", params))
+    show(args, _MODEL, models, empty="there is no model that you may see")
 
 
 def create(args: argparse.Namespace) -> None:
@@ -78,7 +79,8 @@ def list_versions(args: argparse.Namespace) -> None:
     session, path = connect(args), _path(args)
     versions = list(pages(session, path + "/versions", "modelVersions"))
     model = session.get(V1 + path)["model"]
-    show(args, _VERSION, versions, {"model": model, "modelVersions": versions})
+    data = {"model": model, "modelVersions": versions}
+    show(args, _VERSION, versions, data, empty="the model has no version yet")
 
 
 def register_version(args: argparse.Namespace) -> None:

@@ -24,7 +24,8 @@ _COLUMNS: tuple[Column, ...] = (
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
     path = f"/workspaces/{workspace_of(session, args.workspace_name)['id']}/projects"
-    show(args, _COLUMNS, paged(session, args, path, "projects", **sorting(args)))
+    projects = paged(session, args, path, "projects", **sorting(args))
+    show(args, _COLUMNS, projects, empty="the workspace has no project")
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -44,7 +45,10 @@ def list_experiments(args: argparse.Namespace) -> None:
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
     filters = {**_experiment_filters(project, args), **sorting(args)}
-    show(args, LIST, paged(session, args, "/experiments", "experiments", **filters))
+    why = "the project has no experiment" + (
+        "" if args.all else " that is not archived; --all: all of them"
+    )
+    show(args, LIST, paged(session, args, "/experiments", "experiments", **filters), empty=why)
 
 
 def _experiment_filters(project: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from determined.common.http import Session
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.actions.user_groups import group_of
 from det_cli.actions.users import id_of as user_id_of
-from det_cli.connection import V1, connect, pages
+from det_cli.connection import V1, connect, limited, pages
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import Column, say, show
 
@@ -39,10 +39,10 @@ def _scopes(mask: dict[str, bool]) -> str:
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    roles = _roles(session, args.offset, args.limit if args.pages == "1" else _ALL)
+    roles = _roles(session, args.offset, _ALL)
     if args.exclude_global_roles:
         roles = [role for role in roles if role["scopeTypeMask"]["workspace"]]
-    show(args, _COLUMNS, roles)
+    show(args, _COLUMNS, limited(args, roles))
 
 
 def describe(args: argparse.Namespace) -> None:

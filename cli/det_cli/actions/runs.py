@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from det_cli.actions import tables
+from det_cli.actions import empty, tables
 from det_cli.connection import connect, pages
 from det_cli.render import Column, local_time, show, trial_state_text
 
@@ -28,7 +28,7 @@ def list_(args: argparse.Namespace) -> None:
         # Runs contain only the ids of their owners.
         names = {u["id"]: u["username"] for u in pages(session, "/users", "users")}
         rows = [{**row, "username": names.get(row["userId"])} for row in rows]
-    show(args, _LIST + columns, rows)
+    show(args, _LIST + columns, rows, empty=lambda: empty.of_table(session, args, "/runs", "run"))
 
 
 def _hyperparameters(values: dict[str, Any]) -> str:

@@ -21,12 +21,15 @@ _COLUMNS: tuple[Column, ...] = (
 )
 
 
+_NONE = "no agent with slots has joined the cluster"
+
+
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
     agents = session.get(V1 + "/agents")["agents"]
     tasks = session.get(V1 + "/tasks")["allocationIdToSummary"] or {}
     owners = {r["containerId"]: t for t in tasks.values() for r in t.get("resources") or []}
-    show(args, _COLUMNS, [row for agent in agents for row in _rows(agent, owners)])
+    show(args, _COLUMNS, [row for agent in agents for row in _rows(agent, owners)], empty=_NONE)
 
 
 def _rows(agent: dict[str, Any], owners: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from determined.common.pages import each_page
 from determined.common.sign_in import SignedIn
 
-from det_cli.connection import V1
+from det_cli.connection import V1, limited, page_options
 from det_cli.errors import UsageError
 from det_cli.render import Column
 
@@ -92,8 +92,7 @@ def search(
     def fetch(page: Mapping[str, int]) -> Any:
         return session.post(V1 + path, {**body, **page})
 
-    one_page = args.pages == "1"
-    return list(each_page(fetch, key, limit=args.limit, offset=args.offset, one_page=one_page))
+    return limited(args, each_page(fetch, key, **page_options(args)))
 
 
 def _condition(text: str) -> dict[str, Any]:

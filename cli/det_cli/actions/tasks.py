@@ -32,6 +32,9 @@ _AFTER: tuple[Column, ...] = (
 )
 
 
+_NONE = "no task that you may see is queued, running or paused"
+
+
 def _agents(task: dict[str, Any]) -> str:
     agents = {a for r in task.get("resources") or [] for a in r.get("agentDevices") or {}}
     return ", ".join(sorted(agents)) or "unassigned"
@@ -51,7 +54,9 @@ def list_(args: argparse.Namespace) -> None:
         tasks_by_id.values(), key=lambda t: (t.get("registeredTime") or "", t["allocationId"])
     )
     by_priority = not tasks or any(t.get("schedulerType") == "priority" for t in tasks)
-    show(args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, tasks_by_id)
+    show(
+        args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, tasks_by_id, empty=_NONE
+    )
 
 
 def _generic(session: Session, **filters: Any) -> Iterator[dict[str, Any]]:

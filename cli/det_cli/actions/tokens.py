@@ -60,7 +60,8 @@ def list_(args: argparse.Namespace) -> None:
     if args.username:
         _user_id(session, args.username)  # raises if there is no such user
         params["username"] = args.username
-    show(args, _columns(session), list(pages(session, "/tokens", "tokenInfo", params)))
+    why = "there is no token" + ("" if args.show_inactive else " in force; --show-inactive: all")
+    show(args, _columns(session), list(pages(session, "/tokens", "tokenInfo", params)), empty=why)
 
 
 def revoke(args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from determined.common.log_stream import TERMINAL
 
 from det_cli.actions import costs
 from det_cli.actions.experiment_describe import metrics_of
-from det_cli.connection import V1, connect, pages
+from det_cli.connection import V1, connect, paged, pages
 from det_cli.render import (
     Column,
     cell,
@@ -83,16 +83,8 @@ def _training_metrics(workload: dict[str, Any]) -> Any:
 
 
 def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any]]:
-    workloads = pages(
-        session,
-        f"/trials/{args.trial_id}/workloads",
-        "workloads",
-        {"includeBatchMetrics": args.metrics},
-        limit=args.limit,
-        offset=args.offset,
-        one_page=args.pages == "1",
-    )
-    return list(workloads)
+    path, params = f"/trials/{args.trial_id}/workloads", {"includeBatchMetrics": args.metrics}
+    return paged(session, args, path, "workloads", **params)
 
 
 def _split(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from determined.common.http import Session
 
 from det_cli import prompts
 from det_cli.actions.users import id_of as user_id_of
-from det_cli.connection import V1, connect
+from det_cli.connection import V1, connect, limited
 from det_cli.errors import MissingError
 from det_cli.render import Column, say, show
 
@@ -44,10 +44,11 @@ def create(args: argparse.Namespace) -> None:
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    body = {"offset": args.offset, "limit": args.limit if args.pages == "1" else _ALL}
+    body = {"offset": args.offset, "limit": _ALL}
     if args.groups_user_belongs_to:
         body["userId"] = user_id_of(session, args.groups_user_belongs_to)
-    show(args, _COLUMNS, session.post(V1 + "/groups/search", body)["groups"])
+    groups = limited(args, session.post(V1 + "/groups/search", body)["groups"])
+    show(args, _COLUMNS, groups, empty="no group matches")
 
 
 def describe(args: argparse.Namespace) -> None:

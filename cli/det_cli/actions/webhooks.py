@@ -24,7 +24,12 @@ def list_(args: argparse.Namespace) -> None:
         ("Format", lambda w: w["webhookType"].removeprefix("WEBHOOK_TYPE_").lower()),
         ("URL", lambda w: w["url"]),
     ]
-    show(args, columns, session.get(f"{V1}/webhooks")["webhooks"])
+    show(
+        args,
+        columns,
+        session.get(f"{V1}/webhooks")["webhooks"],
+        empty="there is no webhook that you may see",
+    )
 
 
 def _trigger_text(trigger: dict[str, Any]) -> str:
@@ -101,7 +106,7 @@ def deliveries(args: argparse.Namespace) -> None:
         ("Event ID", lambda d: d["eventId"]),
     ]
     response = connect(args).get(f"{V1}/webhooks/{args.webhook_id}/deliveries")
-    show(args, columns, response["deliveries"])
+    show(args, columns, response["deliveries"], empty="no event was sent yet")
 
 
 def _result(delivery: dict[str, Any]) -> str:

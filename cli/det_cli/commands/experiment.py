@@ -6,6 +6,7 @@ from det_cli.declare import (
     DOWNLOAD_QUIET,
     JSON,
     OUTPUT,
+    PAGING,
     TABLE,
     WATCHING,
     YAML,
@@ -16,7 +17,6 @@ from det_cli.declare import (
     OneOf,
     TextArg,
     log_options,
-    paging,
     searching,
 )
 
@@ -194,7 +194,7 @@ EXPERIMENT = Group(
             help="show the workspace and project",
         ),
         *searching("hp.lr"),
-        *paging(200),
+        *PAGING,
         OUTPUT,
         aliases=["ls"],
     ),
@@ -212,7 +212,7 @@ EXPERIMENT = Group(
         "list an experiment's trials",
         "experiments:list_trials",
         ID,
-        *paging(200),
+        *PAGING,
         OUTPUT,
         aliases=["lt"],
     ),

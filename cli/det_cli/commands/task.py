@@ -1,7 +1,7 @@
 """det task and det job"""
 
 from det_cli.commands.interactive import CONFIG, CONTEXT
-from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf, log_options, paging
+from det_cli.declare import JSON, OUTPUT, PAGING, YAML, Arg, Command, Group, OneOf, log_options
 
 ID = Arg("task_id", help="the task's id, or a prefix of it")
 FOLLOW = Arg(
@@ -102,7 +102,7 @@ MEMBERS = {
             Arg(
                 "-p", "-rp", "--resource-pool", help="the pool (default: the default compute pool)"
             ),
-            *paging(100),
+            *PAGING,
             Arg("--reverse", action="store_true", help="list the last job first"),
             OUTPUT,
             aliases=["ls"],

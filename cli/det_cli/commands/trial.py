@@ -4,13 +4,13 @@ from det_cli.declare import (
     BEST_CHECKPOINT,
     DOWNLOAD_QUIET,
     OUTPUT,
+    PAGING,
     YES,
     Arg,
     Command,
     Group,
     OneOf,
     log_options,
-    paging,
     searching,
 )
 
@@ -31,7 +31,7 @@ MEMBERS = {
             Arg("--metrics", action="store_true", help="include the metrics of every batch"),
             Arg("--workloads", action="store_true", help="print only the workloads, one per line"),
             OUTPUT,
-            *paging(1000),
+            *PAGING,
         ),
         Command(
             "download",
@@ -84,7 +84,7 @@ MEMBERS = {
                 help="include runs of all users and archived runs",
             ),
             *searching("validation.loss.min"),
-            *paging(200),
+            *PAGING,
             OUTPUT,
             aliases=["ls"],
         ),

@@ -1,6 +1,6 @@
 """det user, det user-group and det rbac"""
 
-from det_cli.declare import OUTPUT, YES, Arg, Command, Group, paging
+from det_cli.declare import OUTPUT, PAGING, YES, Arg, Command, Group
 
 _TRUE_FALSE = ["true", "false"]
 WHO = Arg("target_user", help="the user's name")
@@ -164,7 +164,7 @@ MEMBERS = {
             "list groups",
             "user_groups:list_",
             Arg("--groups-user-belongs-to", metavar="USERNAME", help="only groups of this user"),
-            *paging(200),
+            *PAGING,
             OUTPUT,
             aliases=["ls"],
         ),
@@ -194,7 +194,7 @@ MEMBERS = {
                 action="store_true",
                 help="only roles that can be assigned in a single workspace",
             ),
-            *paging(200),
+            *PAGING,
             OUTPUT,
         ),
         Command(

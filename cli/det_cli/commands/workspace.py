@@ -2,6 +2,8 @@
 
 from det_cli.declare import (
     JSON,
+    LIMIT,
+    OFFSET,
     OUTPUT,
     YES,
     Arg,
@@ -16,8 +18,8 @@ NAME = Arg("workspace_name")
 SORT_PAGE = (
     Arg("--sort-by", choices=["id", "name"], default="id"),
     Arg("--order-by", choices=["asc", "desc"], default="asc"),
-    Arg("--limit", type=int, default=200, help="rows to fetch at a time"),
-    Arg("--offset", type=int, default=0, help="rows to skip at the start"),
+    LIMIT,
+    OFFSET,
 )
 _FIELDS = (
     Arg("--agent-uid", type=int, help="run the workspace's tasks as this user on the agents"),
