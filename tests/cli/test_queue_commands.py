@@ -23,7 +23,7 @@ AGENTS = """\
 JOBS = """\
    # | ID    | Type            | Job Name   |   Priority | Submitted                | Slots (acquired/needed)   | State        | User
 -----+-------+-----------------+------------+------------+--------------------------+---------------------------+--------------+--------
-   0 | job-1 | TYPE_EXPERIMENT | mnist (1)  |         42 | 2026-11-20 10:00:00+0000 | 0/2                       | STATE_QUEUED | ada
+   1 | job-1 | TYPE_EXPERIMENT | mnist (1)  |         42 | 2026-11-20 10:00:00+0000 | 0/2                       | STATE_QUEUED | ada
 """
 
 

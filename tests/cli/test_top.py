@@ -41,8 +41,10 @@ def allocation(name: str, *agents: str) -> dict[str, Any]:
     return {"name": name, "resources": [{"agentDevices": {a: {"devices": []}}} for a in agents]}
 
 
-def job(id: str, state: str, allocated: int, slots: int, **more: Any) -> dict[str, Any]:
-    summary = {"state": f"STATE_{state}", "jobsAhead": 3}
+def job(
+    id: str, state: str, allocated: int, slots: int, ahead: int = 3, **more: Any
+) -> dict[str, Any]:
+    summary = {"state": f"STATE_{state}", "jobsAhead": ahead}
     return {
         "jobId": f"job-{id}", "type": "TYPE_EXPERIMENT", "entityId": id, "name": f"mnist-{id}", "username": "ada",
         "priority": 42, "weight": 1, "allocatedSlots": allocated, "requestedSlots": slots, "summary": summary,
@@ -63,8 +65,8 @@ def rendered(cluster: Cluster, room: int = 100) -> list[str]:
 def cluster_of(**more: Any) -> Cluster:
     pool = pool_of(POOL, RENTED)
     jobs = [
-        job_of(job("1", "SCHEDULED", 2, 2), pool, ""),
-        job_of(job("2", "QUEUED", 0, 8), pool, "needs 8 slots"),
+        job_of(job("1", "SCHEDULED", 2, 2, ahead=0), pool, ""),
+        job_of(job("2", "QUEUED", 0, 8, ahead=-1), pool, "needs 8 slots"),
         job_of(job("3", "QUEUED", 0, 1), pool, ""),
     ]
     machines = machines_of(
@@ -79,10 +81,10 @@ def cluster_of(**more: Any) -> Cluster:
 def test_queue_shows_reason_and_position_of_each_job() -> None:
     text = rendered(cluster_of())
     rows = text[text.index(next(row for row in text if row.startswith("#"))) + 1 :]
-    assert rows[0].split()[:2] == ["experiment", "1"]
-    assert rows[1].split()[:3] == ["1", "experiment", "2"]
+    assert rows[0].split()[:3] == ["1", "experiment", "1"]
+    assert rows[1].split()[:2] == ["experiment", "2"], "this job has no position"
     assert rows[2] == "    needs 8 slots"
-    assert rows[3].split()[:3] == ["2", "experiment", "3"]
+    assert rows[3].split()[:3] == ["4", "experiment", "3"]
     assert rows[4] == "    3 jobs ahead"
 
 

@@ -72,6 +72,17 @@ def test_priority_and_place_of_a_job_can_be_changed_and_undone(
     assert queue(user) == three
 
 
+def test_jobs_have_the_positions_of_the_api_plus_one(
+    tab: Tab, user: Caller, three: list[str]
+) -> None:
+    tab.open("/queue/default")
+    tab.page.get_by_role("link", name="job c").wait_for()
+    first_cells = tab.page.locator("tbody tr td:first-child").all_inner_texts()
+    jobs = user.get(QUEUE, resourcePool="default")["jobs"]
+    positions = [str(j["full"]["summary"]["jobsAhead"] + 1) for j in jobs]
+    assert first_cells == positions == ["1", "2", "3"]
+
+
 def test_job_can_be_moved_to_another_pool_and_back(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:

@@ -60,8 +60,9 @@ def _columns(scheduler: str) -> tuple[Column, ...]:
 
 
 def _position(job: dict[str, Any]) -> Any:
+    """Return the position of a job in its queue, as pages and `det top` number it: the first is 1."""
     jobs_ahead = (job.get("summary") or {}).get("jobsAhead", -1)
-    return jobs_ahead if jobs_ahead > -1 else "N/A"
+    return jobs_ahead + 1 if jobs_ahead > -1 else "N/A"
 
 
 def update(args: argparse.Namespace) -> None:

@@ -1,6 +1,5 @@
 """The screen of a cluster: costs, pools, the queue with reasons, and machines with their tasks."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from det_cli.live import charts
@@ -84,10 +83,9 @@ def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
     jobs = cluster.jobs[:_JOBS]
     if not jobs:
         return [line(Segment("No jobs yet", "dim"))]
-    places = _places(jobs)
     several = len(cluster.pools) > 1
     columns = (
-        Column("#", lambda j: places.get(j.id, ""), least=2, right=True),
+        Column("#", lambda j: str(j.ahead + 1) if j.ahead >= 0 else "", least=2, right=True),
         Column("job", lambda j: j.subject, least=12, most=24),
         Column("name", lambda j: j.name, least=8, most=40, drop=1),
         Column("user", lambda j: j.owner, least=6, most=16, drop=3),
@@ -106,17 +104,6 @@ def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
         if reason:
             out += [line(Segment(text, "dim")) for text in wrapped(reason, room, "    ")[:3]]
     return out + _more(len(cluster.jobs) - len(jobs), "jobs", "det job list")
-
-
-def _places(jobs: Sequence[Job]) -> dict[str, str]:
-    """Return the position of each waiting job in its pool's queue, starting at 1."""
-    counts: dict[str, int] = {}
-    out = {}
-    for job in jobs:
-        if job.queued:
-            counts[job.pool] = counts.get(job.pool, 0) + 1
-            out[job.id] = str(counts[job.pool])
-    return out
 
 
 def _state(name: str) -> Segment:

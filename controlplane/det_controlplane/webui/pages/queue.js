@@ -11,7 +11,7 @@ import { Menu, tell } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { Ago } from "../parts/time.js";
 import { Manage, refusalOf, update } from "./queue_manage.js";
-import { placedAt, placeOf, useOrder } from "./queue_order.js";
+import { placedAt, placeOf, positionOf, useOrder } from "./queue_order.js";
 
 const LIVE_MS = 3_000;
 const PART = 500; // jobs that are listed first, and more each time that somebody asks
@@ -141,7 +141,7 @@ function columnsOf(rows, pool, change, manage, order) {
     ];
   };
   return [
-    { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : rows.indexOf(j) + 1) },
+    { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : positionOf(j)) },
     { name: "Job", main: true, cell: nameOf },
     { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state.replace(/_SCHEDULED.*/, "_RUNNING")} />` },
     { name: "Wait reason", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${sentence(j.why)}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },

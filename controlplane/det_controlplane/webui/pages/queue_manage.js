@@ -43,7 +43,7 @@ function changesOf(job, rows, pool, to, asked) {
 export function Manage({ id, rows, total, pool, pools, onClose, onDone }) {
   // The queue as it was when the dialog opened. It changes meanwhile.
   const [job] = useState(() => rows.find((j) => j.jobId === id));
-  const [order] = useState(rows);
+  const [order] = useState(() => rows.filter((j) => j === job || j.summary.jobsAhead >= 0));
   const at = order.indexOf(job);
   const [priority, setPriority] = useState(String(job.priority ?? ""));
   const [weight, setWeight] = useState(String(job.weight ?? ""));

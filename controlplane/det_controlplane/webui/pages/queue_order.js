@@ -18,6 +18,9 @@ export function placeOf(rows, at) {
 /** Return the change that brings a job to another place. @param {any[]} rows @param {number} from @param {number} to */
 export const placedAt = (rows, from, to) => (to < from ? { aheadOf: rows[to].jobId } : { behindOf: rows[to].jobId });
 
+/** Return the position of a job in its queue, as the command line numbers it: the first is 1. Some jobs have no position. @param {any} job */
+export const positionOf = (job) => (job.summary?.jobsAhead >= 0 ? job.summary.jobsAhead + 1 : "–");
+
 const SLOP_PX = 4; // less is a tap
 const EDGE_PX = 48; // where a page scrolls along
 const SCROLL_PX = 12;
@@ -36,7 +39,7 @@ export function useOrder(rows, change) {
   const move = async (id, to) => {
     const from = at(id);
     if (from < 0 || to === from || !rows[to]) return;
-    await change(rows[from], placedAt(rows, from, to), `${rows[from].name || "Job"} moved to position ${to + 1}`, placeOf(rows, from));
+    await change(rows[from], placedAt(rows, from, to), `${rows[from].name || "Job"} moved to position ${positionOf(rows[to])}`, placeOf(rows, from));
   };
   const drop = () => {
     drag.current = { id: "", to: "", x: 0, y: 0, moves: false };
@@ -76,9 +79,9 @@ export function useOrder(rows, change) {
   };
   /** @param {any} job */
   const handle = (job) => html`
-    <span role="button" tabindex="0" class="handle number" id=${`handle-${job.jobId}`} aria-label=${`Position ${at(job.jobId) + 1}, ${job.name}: move with the arrow keys`}
+    <span role="button" tabindex="0" class="handle number" id=${`handle-${job.jobId}`} aria-label=${`Position ${positionOf(job)}, ${job.name}: move with the arrow keys`}
       onPointerDown=${(/** @type {PointerEvent} */ e) => take(job, e)} onPointerMove=${pull} onPointerUp=${release} onPointerCancel=${drop}
-      onBlur=${() => (focused.current = "")} onKeyDown=${(/** @type {KeyboardEvent} */ e) => press(job, e)}>${at(job.jobId) + 1}</span>
+      onBlur=${() => (focused.current = "")} onKeyDown=${(/** @type {KeyboardEvent} */ e) => press(job, e)}>${positionOf(job)}</span>
   `;
   /** @param {any} job */
   const rowProps = (job) => ({
