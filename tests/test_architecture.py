@@ -30,6 +30,7 @@ PACKAGES: dict[str, frozenset[str]] = {
     "det_cli": frozenset(
         {
             "determined",
+            "det_controlplane.entry.importing.commands",
             "det_controlplane.entry.local.commands",
             "det_controlplane.entry.local.files",
             "det_controlplane.adapters.own_wheel",
@@ -73,7 +74,7 @@ ROOMS: dict[str, frozenset[str]] = {
 SERVICES = (
     "identity", "organization", "scheduling", "webhooks", "logs", "money", "search", "code", "tasks",
     "checkpoints", "experiments", "machines", "agents", "trials", "queue", "interactive", "maintenance", "registry",
-    "cluster",
+    "cluster", "importing",
 )  # fmt: skip
 # Exceptions, each with its reason.
 ALLOWED = {

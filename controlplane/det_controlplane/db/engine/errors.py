@@ -1,7 +1,10 @@
 """Translate errors of PostgreSQL and its driver into the errors that services handle."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pg8000
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
@@ -86,6 +89,17 @@ def _translate(context: ExceptionContext) -> None:
         context.is_disconnect = True  # the other connections of the pool are dropped as well
         raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
     if isinstance(e, dbapi.Error):
+        raise _translate_refusal(e) from e
+
+
+@contextmanager
+def driver_errors() -> Iterator[None]:
+    """Translate the errors of a driver that is used directly, without SQLAlchemy."""
+    try:
+        yield
+    except pg8000.InterfaceError as e:
+        raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
+    except pg8000.Error as e:
         raise _translate_refusal(e) from e
 
 

@@ -35,6 +35,7 @@ from det_controlplane.db.schema.experiments import (
     trial_sources,
     trials,
 )
+from det_controlplane.db.schema.imports import imports
 from det_controlplane.db.schema.instances import (
     cooldowns,
     instances,
@@ -104,6 +105,7 @@ __all__ = [
     "gathers",
     "group_members",
     "groups",
+    "imports",
     "instances",
     "interruptions",
     "jobs",

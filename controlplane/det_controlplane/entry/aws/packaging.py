@@ -33,6 +33,7 @@ ROOTS = (
     "pyyaml",
     "google-re2",
     "cryptography",
+    "bcrypt",
     "pyjwt",
 )
 # Further libraries for pools on Google Cloud: `provision` calls Compute Engine, and the API only verifies proofs of

@@ -57,7 +57,7 @@ def write(
     _require_place(files, target, force)
     try:
         with (
-            _database(files) as url,
+            opened_database(files) as url,
             backups.holding_deletions(url) as deletions,
             backup_archive.writing(target) as archive,
         ):
@@ -114,7 +114,7 @@ def _write(
 
 
 @contextmanager
-def _database(files: LocalFiles) -> Iterator[str]:
+def opened_database(files: LocalFiles) -> Iterator[str]:
     """Yield the URL of the cluster's database. A cluster that is down is locked, and its server started, meanwhile."""
     desired = files.desired()
     if desired.master_url:

@@ -4,8 +4,12 @@ import hashlib
 import hmac
 import secrets
 
+from det_controlplane.core.importing.people import BCRYPT
+from det_controlplane.services.errors import WrongState
+
 # Stock clients hash the password with this salt. The database has a scrypt hash of the result.
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
+_BCRYPT_BYTES = 72
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 
@@ -24,8 +28,29 @@ def password_matches(stored: str | None, client_hashed: str) -> bool:
         # This takes as long as a real check, so that the time does not reveal whether the name exists.
         _derive(client_hashed, b"0" * 16)
         return False
+    if stored.startswith(BCRYPT):
+        return _matches_bcrypt(stored.removeprefix(BCRYPT), client_hashed)
     _, salt, digest = stored.split("$")
     return hmac.compare_digest(_derive(client_hashed, bytes.fromhex(salt)).hex(), digest)
+
+
+def is_of_determined(stored: str | None) -> bool:
+    """Return whether a hash was imported from a Determined cluster. Sign-ins replace it."""
+    return stored is not None and stored.startswith(BCRYPT)
+
+
+def _matches_bcrypt(hashed: str, client_hashed: str) -> bool:
+    try:
+        import bcrypt  # only for the first sign-in of an imported user
+    except ImportError as e:  # Lambda's Python 3.11 cannot load it
+        raise WrongState(
+            "passwords of imported users cannot be checked here: deploy with Python 3.12 or later, or let an"
+            " administrator set a new password"
+        ) from e
+    try:
+        return bcrypt.checkpw(client_hashed.encode()[:_BCRYPT_BYTES], hashed.encode())
+    except ValueError:  # no hash of bcrypt
+        return False
 
 
 def _derive(client_hashed: str, salt: bytes) -> bytes:

@@ -11,7 +11,12 @@ from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, require
 from det_controlplane.services.identity.authentication import token_hash
-from det_controlplane.services.identity.passwords import client_hash, password_matches
+from det_controlplane.services.identity.passwords import (
+    client_hash,
+    is_of_determined,
+    password_matches,
+    stored_hash,
+)
 from det_controlplane.services.identity.rights import require_self, require_session, require_sign_in
 from det_controlplane.services.principal import User
 
@@ -60,6 +65,8 @@ def login(
         sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
         if not row.active:
             raise Forbidden("user is not active")
+        if is_of_determined(expected):
+            users.change(tx, row.user_id, password_hash=stored_hash(digest))
         sessions.signed_in(tx, row.user_id, now)
         token = new_session(ctx, tx, row.user_id, now + SESSION_LIFE)
     return token, row.user_id

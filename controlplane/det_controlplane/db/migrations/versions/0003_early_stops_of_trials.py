@@ -1,4 +1,4 @@
-"""Whether the searcher stopped a trial before its whole training."""
+"""Record whether the searcher stopped a trial before its whole training."""
 
 import sqlalchemy as sa
 from alembic import op

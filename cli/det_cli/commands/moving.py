@@ -1,0 +1,62 @@
+"""det import"""
+
+from det_cli.declare import Arg, Command, Group, count
+
+_SOURCE = Arg(
+    "source",
+    help="the old cluster's database: postgresql://USER:PASSWORD@HOST/DATABASE,"
+    " or a dump of `pg_dump -Fd`, -Fc or -Fp",
+)
+_TARGET = (
+    Arg(
+        "--into",
+        metavar="URL",
+        help="database of the new cluster (default: a cluster on this machine)",
+    ),
+    Arg(
+        "--cluster-name",
+        default="determined",
+        help="name of the local cluster (default: determined)",
+    ),
+    Arg("--data-dir", metavar="DIR", help="data directory of the local cluster"),
+)
+
+MEMBERS = {
+    "import": Group(
+        "import",
+        "move a Determined cluster into this one",
+        Command(
+            "determined",
+            "import users, experiments, metrics, logs, checkpoints and models; an interrupted import continues",
+            "moving:determined",
+            _SOURCE,
+            *_TARGET,
+            Arg(
+                "--logs",
+                default="all",
+                metavar="WHICH",
+                help="logs to import: all (default), errors (of failed trials), none, or since=DATE",
+            ),
+            Arg(
+                "--id-offset",
+                type=count,
+                default=0,
+                metavar="N",
+                help="add at least N to all ids (default: 0 for an empty cluster)",
+            ),
+            Arg(
+                "--merge-users",
+                action="store_true",
+                help="users with equal names are the same people in both clusters",
+            ),
+            Arg("--dry-run", action="store_true", help="show what would move, and change nothing"),
+        ),
+        Command(
+            "verify",
+            "compare an imported cluster with its source",
+            "moving:verify",
+            _SOURCE,
+            *_TARGET,
+        ),
+    ),
+}

@@ -1,0 +1,191 @@
+"""`det import`: move a Determined cluster into this one, and compare the two."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.core.importing.options import BadOption, Options, parse_logs
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown, QueryFailed
+from det_controlplane.db.engine.migrate import MigrationError
+from det_controlplane.db.importing import source, target
+from det_controlplane.db.importing.source import NotDetermined, Source
+from det_controlplane.db.importing.target import ImportRunning
+from det_controlplane.entry.importing.dumps import BadDump, restored
+from det_controlplane.entry.local import backup
+from det_controlplane.entry.local.errors import LocalError
+from det_controlplane.entry.local.files import LocalFiles, default_folder
+from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.importing import importing, plan, verify
+from det_controlplane.services.importing.importing import Report, Result
+
+_FAILURES = (
+    NotDetermined, ImportRunning, BadDump, BadOption, BadUrl, DatabaseDown, QueryFailed, MigrationError, Invalid,
+    Missing, LocalError,
+)  # fmt: skip
+_SCHEMES = ("postgresql://", "postgres://")
+_OK, _FAILED, _INTERRUPTED = 0, 1, 130
+
+
+def main(action: str, args: Any) -> int:
+    """Run an action: `determined` or `verify`. `args` has the flags of the command as attributes."""
+    try:
+        if action == "verify":
+            return _verify(args)
+        return _plan(args) if args.dry_run else _import(args)
+    except _FAILURES as e:
+        _say(f"det import: {e}")
+        return _FAILED
+    except KeyboardInterrupt:
+        _say("\nstopped: start the same command again to continue")
+        return _INTERRUPTED
+
+
+def _import(args: Any) -> int:
+    options = Options(
+        logs=parse_logs(args.logs), id_offset=args.id_offset, merge_users=args.merge_users
+    )
+    with _source(args) as old, _target(args) as cluster:
+        progress = _Progress()
+        try:
+            result = importing.run(old, cluster, options, _now, progress.show)
+        finally:
+            progress.end()
+    if result.was_complete:
+        _say("this cluster was imported before: `det import verify` compares the two")
+        return _OK
+    _say_result(result)
+    return _OK
+
+
+def _say_result(result: Result) -> None:
+    counts = result.counts
+    print(
+        f"imported {counts.experiments:,} experiments, {counts.trials:,} trials, {counts.metrics:,} reports of metrics"
+        f" and {counts.logs:,} lines of logs"
+    )
+    offset = result.ids.offsets["experiments"]
+    if offset:
+        print(
+            f"experiment N of the old cluster is experiment {offset:,} + N here, as are trials and models"
+        )
+    for line in result.remarks.lines():
+        print(f"- {line}")
+    print("compare both clusters: det import verify SOURCE")
+
+
+def _plan(args: Any) -> int:
+    with _source(args) as old:
+        found = plan.look(old, parse_logs(args.logs).kind)
+    for name, count in found.counts.items():
+        print(f"{count:>14,} {name}")
+    print(f"{found.metrics:>14,} reports of metrics, about")
+    print(f"{found.logs:>14,} lines of logs, about")
+    print(f"{found.bytes / 1e6:>14,.0f} MB of metrics and logs in the source")
+    if found.running:
+        listed = ", ".join(str(id) for id in found.running[:10]) + (
+            ", …" if len(found.running) > 10 else ""
+        )
+        print(f"- {len(found.running)} experiments have not ended and move paused: {listed}")
+    for text in found.absent:
+        print(f"- {text}")
+    if found.unknown:
+        print(f"- tables that this version does not know: {', '.join(found.unknown)}")
+    print(f"about {_duration(found.seconds)} on two cores; nothing was changed")
+    return _OK
+
+
+def _verify(args: Any) -> int:
+    with _source(args) as old, _target(args) as cluster:
+        figures = verify.compare(old, cluster)
+    width = max(len(each.what) for each in figures)
+    print(f"{'':{width}}  {'source':>16}  {'here':>16}")
+    for each in figures:
+        note = "" if each.equal else "  differs"
+        print(f"{each.what:{width}}  {each.there:>16}  {each.here:>16}{note}")
+    different = [each.what for each in figures if not each.equal]
+    if different:
+        _say(f"det import: {len(different)} figures differ: {', '.join(different)}")
+    return _FAILED if different else _OK
+
+
+@contextmanager
+def _source(args: Any) -> Iterator[Source]:
+    """Open the old cluster: a URL of its database, or a dump."""
+    given = str(args.source)
+    if "://" in given:
+        if not given.startswith(_SCHEMES):
+            raise BadDump(
+                f"{given.partition(':')[0]} is no database of Determined: give postgresql://…"
+            )
+        with source.opened(given) as snapshot:
+            yield snapshot
+        return
+    _say(f"restoring {given} into a temporary server …")
+    with restored(Path(given)) as url, source.opened(url) as snapshot:
+        yield snapshot
+
+
+@contextmanager
+def _target(args: Any) -> Iterator[target.Target]:
+    """Open the database of the cluster: of a URL, or of a cluster on this machine."""
+    if args.into:
+        with target.opened(args.into) as cluster:
+            yield cluster
+        return
+    folder = Path(args.data_dir) if args.data_dir else default_folder(args.cluster_name)
+    files = LocalFiles(folder)
+    if not files.has_cluster():
+        raise LocalError(
+            f"there is no local cluster in {folder}: start it with `det deploy local cluster-up`,"
+            " or give the URL of a cluster's database with --into"
+        )
+    with backup.opened_database(files) as url, target.opened(url) as cluster:
+        yield cluster
+
+
+class _Progress:
+    """Shows a line with the share of experiments, the rate and the remaining time, if the output is a terminal."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._first: int | None = None
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self, report: Report) -> None:
+        if self._first is None:
+            self._first = report.done
+        if not self._is_terminal or not report.all:
+            return
+        passed = time.monotonic() - self._began
+        rows = report.counts.metrics + report.counts.logs
+        rest = ""
+        if report.done > self._first:
+            rest = f", {_duration(passed / (report.done - self._first) * (report.all - report.done))} left"
+        share = round(20 * report.done / report.all)
+        sys.stderr.write(
+            f"\r[{'#' * share:20}] {report.done:,} of {report.all:,} experiments,"
+            f" {rows / max(passed, 0.001):,.0f} rows/s{rest}   "
+        )
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\n")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

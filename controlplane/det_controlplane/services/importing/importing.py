@@ -1,0 +1,120 @@
+"""Import a Determined cluster: people first, then experiments in batches, then models.
+
+Each step and each batch is one transaction, which also notes how far the import is. An import that was interrupted
+continues after its last transaction when it is started again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from det_controlplane.core.importing.ids import Ids
+from det_controlplane.core.importing.options import Options, parse_logs
+from det_controlplane.core.importing.remarks import Remarks
+from det_controlplane.db.importing import reading, target
+from det_controlplane.db.importing.source import Source
+from det_controlplane.db.importing.target import Target
+from det_controlplane.services.errors import Invalid
+from det_controlplane.services.importing.cluster import ClusterImport, choose_ids
+from det_controlplane.services.importing.experiments import Counts, ExperimentImport
+
+# A batch has at most as many trials, unless one experiment has more.
+_TRIALS, _EXPERIMENTS = 500, 100
+# Without an index on metrics by trial, each batch reads all metrics: there are few batches then.
+_BATCHES_WITHOUT_INDEX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The progress of an import."""
+
+    done: int  # experiments, also of earlier runs
+    all: int
+    counts: Counts
+
+
+@dataclass(slots=True)
+class Result:
+    ids: Ids
+    counts: Counts = field(default_factory=Counts)
+    remarks: Remarks = field(default_factory=Remarks)
+    was_complete: bool = False  # an earlier run had imported everything
+
+
+def run(
+    source: Source,
+    cluster: Target,
+    options: Options,
+    now: Callable[[], datetime],
+    report: Callable[[Report], None],
+) -> Result:
+    """Import a cluster, or continue its import. Raises Invalid if rows do not fit, and errors of either database."""
+    name = _cluster_id(source)
+    progress = _begin(source, cluster, name, options)
+    result = Result(Ids(progress.offsets, progress.merged))
+    if progress.ended:
+        result.was_complete = True
+        return result
+    options = replace(options, logs=parse_logs(progress.logs))
+    if not progress.people:
+        with cluster.begin() as tx:
+            ClusterImport(source, tx, result.ids, result.remarks).import_people()
+            target.advance(tx, progress.id, people=True)
+    _import_experiments(source, cluster, progress, options, now, report, result)
+    with cluster.begin() as tx:
+        ClusterImport(source, tx, result.ids, result.remarks).import_models()
+        target.end(tx, progress.id)
+    return result
+
+
+def _cluster_id(source: Source) -> str:
+    rows = source.rows("cluster_id")
+    if not rows:
+        raise Invalid("the database has no cluster id: a master has never run on it")
+    return str(rows[0]["cluster_id"])
+
+
+def _begin(source: Source, cluster: Target, name: str, options: Options) -> target.Progress:
+    """Find the import of a cluster, or begin it."""
+    with cluster.begin() as tx:
+        progress = target.find(tx, name)
+        if progress is None:
+            ids = choose_ids(source, tx, options)
+            target.begin(tx, name, ids.offsets, ids.merged, str(options.logs))
+            progress = target.find(tx, name)
+    assert progress is not None
+    return progress
+
+
+def _import_experiments(
+    source: Source, cluster: Target, progress: target.Progress, options: Options, now: Callable[[], datetime],
+    report: Callable[[Report], None], result: Result,
+) -> None:  # fmt: skip
+    everything = reading.experiment_ids(source, 0)
+    pending = [each for each in everything if each[0] > progress.experiment]
+    step = ExperimentImport(source, result.ids, options, result.remarks, now(), result.counts)
+    done = len(everything) - len(pending)
+    report(Report(done, len(everything), result.counts))
+    for ids in _batches(pending, indexed=source.finds_metrics_by_trial()):
+        with cluster.begin() as tx:
+            step.run(tx, ids)
+            target.advance(tx, progress.id, experiment=ids[-1])
+        done += len(ids)
+        report(Report(done, len(everything), result.counts))
+
+
+def _batches(experiments: Sequence[tuple[int, int]], *, indexed: bool) -> Iterator[list[int]]:
+    trials = _TRIALS
+    most = _EXPERIMENTS
+    if not indexed:
+        trials = max(trials, sum(count for _, count in experiments) // _BATCHES_WITHOUT_INDEX)
+        most = max(most, len(experiments) // _BATCHES_WITHOUT_INDEX)
+    batch: list[int] = []
+    size = 0
+    for id, count in experiments:
+        if batch and (size + count > trials or len(batch) >= most):
+            yield batch
+            batch, size = [], 0
+        batch.append(id)
+        size += count
+    if batch:
+        yield batch

@@ -1,0 +1,56 @@
+"""Look at a cluster before its import: counts, sizes and what will not move (`--dry-run`)."""
+
+from dataclasses import dataclass
+
+from det_controlplane.core.importing import experiments as convert
+from det_controlplane.db.importing import reading
+from det_controlplane.db.importing.source import Source
+
+# Rows a second on two cores, rather few than many: bench/importing.py measures them.
+_METRICS_A_SECOND, _LOGS_A_SECOND, _TRIALS_A_SECOND = 35_000, 40_000, 700
+_COUNTED = (
+    ("users", "users"), ("groups", "groups"), ("workspaces", "workspaces"), ("projects", "projects"),
+    ("experiments", "experiments"), ("checkpoints", "checkpoints_v2"), ("models", "models"),
+    ("model versions", "model_versions"), ("templates", "templates"),
+)  # fmt: skip
+_ABSENT = (
+    (
+        "user_sessions",
+        "sessions and access tokens do not move: people sign in again, and make new tokens",
+    ),
+    ("webhooks", "webhooks do not move: create them again with `det webhook create`"),
+    ("user_web_settings", "settings of the old WebUI do not move"),
+    ("resource_aggregates", "sums of usage do not move: they are computed again from the runs"),
+    ("trial_profiler_metrics", "profiler series of versions before 0.30 do not move"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    counts: dict[str, int]
+    metrics: int  # estimated by PostgreSQL
+    logs: int
+    bytes: int
+    running: tuple[int, ...]  # experiments that are imported paused
+    absent: tuple[str, ...]
+    unknown: tuple[str, ...]  # tables that this version does not know
+    seconds: float  # estimated
+
+
+def look(source: Source, logs: str) -> Plan:
+    counts = {name: reading.count(source, table) for name, table in _COUNTED if source.has(table)}
+    counts["trials"] = reading.count(source, source.trials)
+    metrics = source.size("raw_steps", "raw_validations", "generic_metrics", "system_metrics")
+    lines = source.size("task_logs")
+    running = [
+        row["id"]
+        for row in reading.unended_experiments(source)
+        if convert.experiment_state(row).live
+    ]
+    log_rows = 0 if logs == "none" else lines.rows
+    return Plan(
+        counts, metrics.rows, log_rows, metrics.bytes + (lines.bytes if log_rows else 0), tuple(running),
+        tuple(text for table, text in _ABSENT if reading.has_rows(source, table)),
+        tuple(sorted(set(source.catalog) - reading.KNOWN)),
+        counts["trials"] / _TRIALS_A_SECOND + metrics.rows / _METRICS_A_SECOND + log_rows / _LOGS_A_SECOND,
+    )  # fmt: skip

@@ -1,0 +1,289 @@
+"""Imports of Determined clusters: databases of 0.38.1 become clusters of ours."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from det_controlplane.core.importing.options import Options, parse_logs
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.importing import source, target
+from det_controlplane.db.importing.source import NotDetermined
+from det_controlplane.services.errors import Invalid
+from det_controlplane.services.experiments import actions
+from det_controlplane.services.importing import importing, verify
+from det_controlplane.services.importing.importing import Result
+from det_controlplane.services.importing.verify import Comparison
+from sqlalchemy import text
+
+from tests.support.determined_source import ASHA, SourceCluster, config_of, populate
+from tests.support.postgres import DatabaseServer
+from tests.support.searching import context, validate
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def old(empty_database_url: str) -> Iterator[SourceCluster]:
+    cluster = SourceCluster(empty_database_url)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def new_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    with postgres_server.database() as url:
+        yield url
+
+
+def imported(old: SourceCluster, url: str, options: Options = Options()) -> Result:
+    with source.opened(old.url) as snapshot, target.opened(url) as cluster:
+        return importing.run(snapshot, cluster, options, lambda: NOW, lambda report: None)
+
+
+def compared(old: SourceCluster, url: str) -> list[Comparison]:
+    with source.opened(old.url) as snapshot, target.opened(url) as cluster:
+        return verify.compare(snapshot, cluster)
+
+
+def change(url: str, sql: str) -> None:
+    with target.opened(url) as cluster, cluster.begin() as tx:
+        tx.execute(text(sql))
+
+
+class Rows:
+    """Reads rows of the new cluster."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __call__(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        with target.opened(self._url) as cluster, cluster.read() as tx:
+            return [tuple(row) for row in tx.execute(text(sql), params)]
+
+
+@pytest.fixture
+def rows(new_url: str) -> Rows:
+    return Rows(new_url)
+
+
+def test_experiments_keep_their_ids_in_an_empty_cluster(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    old.experiment(17, best_trial_id=40)
+    best = old.validation(40, 16, {"loss": 0.25, "accuracy": "NaN"})
+    old.trial(40, 17, best_validation_id=best, searcher_metric_value=0.25, total_batches=16)
+    result = imported(old, new_url)
+    assert result.remarks.lines() == []
+    assert rows("SELECT id, state::text, best_trial_id, best_metric, name FROM experiments") == [
+        (17, "COMPLETED", 40, 0.25, "digits")
+    ]
+    assert rows("SELECT trial_id, metric_group, total_batches, metrics FROM metrics") == [
+        (40, "validation", 16, {"loss": 0.25, "accuracy": "NaN"})
+    ]
+    assert rows("SELECT best_validation_id = m.id FROM trials, metrics m") == [(True,)]
+
+
+@pytest.fixture
+def whole(old: SourceCluster) -> SourceCluster:
+    populate(old)
+    return old
+
+
+def test_people_and_workspaces_are_imported(whole: SourceCluster, new_url: str, rows: Rows) -> None:
+    imported(whole, new_url)
+    assert rows(
+        "SELECT id, username, password_hash, remote, active FROM users WHERE id > 2 ORDER BY id"
+    ) == [
+        (3, "ada", "bcrypt$$2a$10$not-a-real-hash", False, True),
+        (4, "grace", None, True, True),
+        (5, "gone", "bcrypt$$2a$10$not-a-real-hash", False, False),
+    ]
+    assert rows("SELECT agent_user->>'agentUser', display_name FROM users WHERE id = 3") == [
+        ("ada", "Ada Łovelace")
+    ]
+    assert rows("SELECT role, user_id, group_id, workspace_id FROM role_assignments ORDER BY role") == [
+        ("ClusterAdmin", 3, None, None), ("Editor", None, 2, 2),
+    ]  # fmt: skip
+    note = {"name": "plan", "contents": "lr ≤ 0.1"}
+    assert rows("SELECT name, key, notes, workspace_id FROM projects WHERE id = 5") == [
+        ("Zahlen", "ZAH", [note], 2)
+    ]
+    assert rows("SELECT name, workspace_id FROM templates") == [("gpu", 2)]
+    assert rows("SELECT policy FROM config_policies") == [
+        ({"constraints": {"resources": {"max_slots": 8}}},)
+    ]
+
+
+def test_experiments_are_imported_with_all_that_belongs_to_them(
+    whole: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    result = imported(whole, new_url)
+    assert (result.counts.experiments, result.counts.trials, result.counts.logs) == (4, 2, 3)
+    assert rows("SELECT id, state::text, parent_id, archived, labels FROM experiments ORDER BY id") == [
+        (10, "COMPLETED", None, False, ["vision"]), (11, "ERROR", 10, True, ["old"]),
+        (12, "CANCELED", None, False, ["vision"]), (13, "COMPLETED", None, False, ["vision"]),
+    ]  # fmt: skip
+    reports = rows("SELECT metric_group, total_batches, metrics FROM metrics ORDER BY id")
+    assert [report for report in reports if report[0] != "training"] == [
+        ("validation", 8, {"loss": 1.0, "accuracy": "NaN"}), ("validation", 16, {"loss": 0.5, "accuracy": "NaN"}),
+        ("test", 16, {"ünïcode": 1}),
+    ]  # fmt: skip
+    assert rows("SELECT log FROM task_logs ORDER BY id") == [
+        ("erste Zeile: Grüße\tTab \\ und\nUmbruch",), ("bytes \ufffd\ufffd that are no text",),
+        ("Traceback: it failed",),
+    ]  # fmt: skip
+    storage = "(SELECT s.config->>'bucket' FROM storages s WHERE s.id = storage_id)"
+    checkpoints = f"SELECT steps_completed, state::text, {storage} FROM checkpoints ORDER BY 1"
+    assert rows(checkpoints) == [(8, "DELETED", None), (16, "COMPLETED", "checkpoints")]
+    assert rows("SELECT metadata FROM trials WHERE id = 20") == [
+        ({"commit": "abc", "nested": {"x": 1}},)
+    ]
+    assert rows("SELECT names FROM metric_names WHERE experiment_id = 10") == [
+        ({"validation": {"loss": "number"}},)
+    ]
+    versions = """SELECT m.name, v.version, c.steps_completed FROM models m
+        JOIN model_versions v ON v.model_id = m.id JOIN checkpoints c ON c.uuid = v.checkpoint_uuid"""
+    assert rows(versions) == [("digits", 1, 16)]
+    assert rows("SELECT task_kind::text, workspace_name, slots FROM deleted_allocations") == [
+        ("NOTEBOOK", "Vision", 2)
+    ]
+
+
+def test_new_rows_get_ids_after_the_imported_ones(
+    whole: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    imported(whole, new_url)
+    assert rows("SELECT nextval(pg_get_serial_sequence('experiments', 'id'))") == [(14,)]
+    assert rows("SELECT nextval(pg_get_serial_sequence('metrics', 'id'))") == [(6,)]
+
+
+def test_verification_finds_no_difference_after_an_import(
+    whole: SourceCluster, new_url: str
+) -> None:
+    imported(whole, new_url)
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+def test_verification_finds_a_missing_report(whole: SourceCluster, new_url: str) -> None:
+    imported(whole, new_url)
+    change(new_url, "DELETE FROM metrics WHERE metric_group = 'test'")
+    assert {each.what for each in compared(whole, new_url) if not each.equal} == {
+        "reports of metrics", "sum of their batches", "sampled reports",
+    }  # fmt: skip
+
+
+def test_used_cluster_gets_larger_ids(whole: SourceCluster, new_url: str, rows: Rows) -> None:
+    change(new_url, "INSERT INTO users (id, username) VALUES (77, 'ada')")
+    change(new_url, "INSERT INTO workspaces (id, name, user_id) VALUES (12, 'vision', 77)")
+    with pytest.raises(
+        Invalid, match=r"1 users exist in both clusters \(ada\): give --merge-users"
+    ):
+        imported(whole, new_url)
+    result = imported(whole, new_url, Options(merge_users=True))
+    assert "workspace 'Vision': is named 'Vision (imported)' here" in "\n".join(
+        result.remarks.lines()
+    )
+    assert rows("SELECT id, user_id, project_id FROM experiments ORDER BY id LIMIT 1") == [
+        (10010, 77, 10005)
+    ]
+    assert rows("SELECT best_trial_id FROM experiments WHERE id = 10010") == [(10020,)]
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+def test_import_continues_after_each_interruption(
+    whole: SourceCluster, new_url: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_EXPERIMENTS", 1)
+    advance = target.advance
+    interruptions = 0
+
+    def fail_once_in_two(*args: Any, **values: Any) -> None:
+        nonlocal interruptions
+        advance(*args, **values)
+        interruptions += 1
+        if interruptions % 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, "advance", fail_once_in_two)
+    for _ in range(5):  # people and four experiments
+        with pytest.raises(KeyboardInterrupt):
+            imported(whole, new_url)
+    assert not imported(whole, new_url).was_complete
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+    assert imported(whole, new_url).was_complete
+
+
+def test_logs_are_selected(whole: SourceCluster, new_url: str, rows: Rows) -> None:
+    imported(whole, new_url, Options(logs=parse_logs("errors")))
+    assert rows("SELECT log FROM task_logs") == [("Traceback: it failed",)]
+
+
+def test_repeated_steps_are_imported_once(old: SourceCluster, new_url: str, rows: Rows) -> None:
+    old.experiment(1)
+    old.validation(1, 4, {"loss": 1})
+    old.validation(1, 4, {"loss": 2}, run=2)
+    old.trial(1, 1)
+    imported(old, new_url)
+    assert rows("SELECT metrics FROM metrics") == [({"loss": 1},)]
+
+
+def test_database_of_another_product_is_refused(empty_database_url: str, new_url: str) -> None:
+    with (
+        pytest.raises(NotDetermined, match="this is no database of Determined"),
+        source.opened(empty_database_url),
+    ):
+        pass
+
+
+def test_unfinished_migration_is_refused(old: SourceCluster, new_url: str) -> None:
+    with old.engine.begin() as tx:
+        tx.exec_driver_sql("DROP TABLE checkpoints_v2")
+    with pytest.raises(NotDetermined, match="no table checkpoints_v2"):
+        imported(old, new_url)
+
+
+def running_search(old: SourceCluster, reports: int) -> None:
+    """Write an experiment of adaptive ASHA that is paused in the middle: trials 1 to 4, of which some have reported."""
+    old.experiment(5, state="PAUSED", config=config_of(searcher=ASHA), end_time=None)
+    losses = {1: 0.1, 2: 0.9, 3: 0.5, 4: 0.4}
+    for trial, loss in list(losses.items())[:reports]:
+        old.validation(trial, 4, {"loss": loss})
+    for trial in losses:
+        old.trial(trial, 5, state="PAUSED", end_time=None, hparams={"lr": trial / 10})
+
+
+def test_paused_search_continues_where_it_stood(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    running_search(old, 2)
+    result = imported(old, new_url)
+    assert result.remarks.lines() == []
+    assert rows("SELECT state::text FROM experiments") == [("PAUSED",)]
+    assert rows("SELECT id, state::text, hparams->>'lr' FROM trials ORDER BY id") == [
+        (1, "PAUSED", "0.1"), (2, "COMPLETED", "0.2"), (3, "PAUSED", "0.3"), (4, "PAUSED", "0.4"),
+    ]  # fmt: skip
+    database = Database(new_url)
+    try:
+        ctx = context(database)
+        actions.command(ctx, 5, Command.ACTIVATE)
+        validate(ctx, 3, 4, 0.95)
+    finally:
+        database.dispose()
+    assert rows("SELECT state::text FROM trials WHERE id = 3") == [("COMPLETED",)]
+
+
+def test_search_that_cannot_be_rebuilt_is_named(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    config = config_of(searcher={"name": "adaptive_simple", "metric": "loss"})
+    old.experiment(5, state="ACTIVE", config=config, end_time=None)
+    old.trial(1, 5, state="ACTIVE", end_time=None)
+    result = imported(old, new_url)
+    assert (
+        "experiment 5: moves as canceled: its searcher is not supported"
+        in result.remarks.lines()[0]
+    )
+    assert rows("SELECT state::text FROM experiments") == [("CANCELED",)]
+    assert rows("SELECT state::text FROM trials") == [("CANCELED",)]

@@ -1,0 +1,121 @@
+"""`det import`: what it prints, its exit codes, and dumps as sources."""
+
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.adapters.postgres_binaries import find_binaries
+from det_controlplane.db.cluster.backups import libpq_variables
+from det_controlplane.entry.importing import commands
+
+from tests.support.determined_source import SourceCluster, populate
+from tests.support.postgres import DatabaseServer
+
+
+@pytest.fixture
+def old(empty_database_url: str) -> Iterator[SourceCluster]:
+    cluster = SourceCluster(empty_database_url)
+    populate(cluster)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def new_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    with postgres_server.database() as url:
+        yield url
+
+
+def arguments(source: str, into: str, **flags: object) -> Namespace:
+    base = {
+        "source": source, "into": into, "data_dir": None, "cluster_name": "determined", "logs": "all", "id_offset": 0,
+        "merge_users": False, "dry_run": False,
+    }  # fmt: skip
+    return Namespace(**{**base, **flags})
+
+
+def dump(old: SourceCluster, target: Path, format: str) -> None:
+    program = find_binaries() / "pg_dump"
+    subprocess.run(
+        [program, f"--format={format}", f"--file={target}"],
+        env=libpq_variables(old.url),
+        check=True,
+    )
+
+
+def test_dry_run_counts_and_changes_nothing(
+    old: SourceCluster, new_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main("determined", arguments(old.url, new_url, dry_run=True)) == 0
+    text = capsys.readouterr().out
+    assert "4 experiments" in text
+    assert "webhooks do not move" in text
+    assert "nothing was changed" in text
+    assert commands.main("verify", arguments(old.url, new_url)) == 1
+    assert "was not imported here: run `det import determined` first" in capsys.readouterr().err
+
+
+def test_import_and_verification(
+    old: SourceCluster, new_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main("determined", arguments(old.url, new_url)) == 0
+    assert (
+        "imported 4 experiments, 2 trials, 5 reports of metrics and 3 lines of logs"
+        in capsys.readouterr().out
+    )
+    assert commands.main("verify", arguments(old.url, new_url)) == 0
+    assert "reports of metrics" in capsys.readouterr().out
+    assert commands.main("determined", arguments(old.url, new_url)) == 0
+    assert "was imported before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["directory", "plain"])
+def test_dumps_are_sources(old: SourceCluster, new_url: str, tmp_path: Path, format: str) -> None:
+    dump(old, tmp_path / "dump", format)
+    assert commands.main("determined", arguments(str(tmp_path / "dump"), new_url)) == 0
+    assert commands.main("verify", arguments(old.url, new_url)) == 0
+
+
+def test_broken_dump_is_refused(
+    new_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dump").write_text("CREATE TABLE half (")
+    assert commands.main("determined", arguments(str(tmp_path / "dump"), new_url)) == 1
+    assert "cannot be restored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        (
+            "/nowhere",
+            {},
+            "there is no dump /nowhere: give a file or directory of pg_dump, or a URL",
+        ),
+        ("postgresql://user@127.0.0.1:1/det", {}, "the database does not answer"),
+        ("mysql://host/det", {}, "mysql is no database of Determined: give postgresql://"),
+        ("x", {"logs": "some"}, "--logs some: give all, errors, none or since=DATE"),
+        ("x", {"logs": "since=soon"}, "soon is no date"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    new_url: str,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    flags: dict[str, object],
+    message: str,
+) -> None:
+    assert commands.main("determined", arguments(source, new_url, **flags)) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_local_cluster_must_exist(
+    old: SourceCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {"data_dir": str(tmp_path / "none")}
+    assert commands.main("determined", arguments(old.url, "", **flags)) == 1
+    assert "there is no local cluster in" in capsys.readouterr().err
