@@ -63,7 +63,6 @@ def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> N
     experiment_id = activated(user)
     command = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
     user.post("/api/v1/commands", command)
-    job_id = job_of(user, experiment_id)
     api.tick()
     (_, other) = api.ctx.config.resource_pools
     pools = (replace(other, pool_name="gpu"), other)
@@ -71,7 +70,7 @@ def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> N
         api.ctx.config, resource_pools=pools, default_compute_resource_pool="gpu"
     )
     gone = "needs resource pool 'default', which no longer exists; "
-    message = f"{gone}move it with `det job update {job_id} --resource-pool gpu` (available: gpu, reserved)"
+    message = f"{gone}move it with `det job update {experiment_id} --resource-pool gpu` (available: gpu, reserved)"
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     assert (reason["code"], reason["sentence"]) == ("NO_POOL", message)
     queued_jobs = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]

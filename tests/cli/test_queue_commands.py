@@ -200,6 +200,30 @@ def test_job_update_sends_one_change(
     assert request.body == {"updates": [{"jobId": "job-1", **change}]}
 
 
+def test_job_commands_accept_numbers_of_experiments(busy: FakeCluster, det: Det) -> None:
+    for number in (3, 4):
+        answer = {"experiment": {"id": number, "jobId": f"job-{number}"}}
+        busy.on("GET", f"/api/v1/experiments/{number}", answer)
+    assert det("job", "update", 3, "--ahead-of", 4).err == "Updated job 3.\n"
+    assert det("job", "update-batch", "4.priority=1", "x.behind-of=3").code == 0
+    assert [a.body["updates"][0] for a in busy.sent("POST", "/api/v1/job-queues")] == [
+        {"jobId": "job-3", "aheadOf": "job-4"},
+        {"jobId": "job-4", "priority": 1},
+        {"jobId": "x", "behindOf": "job-3"},
+    ]
+    det("why", "job", 3)
+    assert len(busy.sent("GET", "/api/v1/why/experiment/3")) == 1
+
+
+def test_update_of_a_missing_experiment_changes_no_job(busy: FakeCluster, det: Det) -> None:
+    def missing(_: RecordedRequest) -> dict[str, Any]:
+        raise Refusal(404, "experiment '9' not found")
+
+    busy.on("GET", "/api/v1/experiments/9", missing)
+    assert det("job", "update-batch", "a.priority=1", "9.priority=1").code == 3
+    assert busy.sent("POST", "/api/v1/job-queues") == []
+
+
 def test_job_update_requires_exactly_one_change(busy: FakeCluster, det: Det) -> None:
     assert det("job", "update", "job-1", "-p", 1, "--ahead-of", "job-2").code == 2
     assert det("job", "update", "job-1").code == 2

@@ -69,7 +69,8 @@ def update(args: argparse.Namespace) -> None:
     values = {name: getattr(args, name.replace("-", "_")) for name in _FIELDS}
     changes = {_FIELDS[name]: value for name, value in values.items() if value is not None}
     require_change(changes)
-    _send(connect(args), {"jobId": args.job_id, **changes})
+    session = connect(args)
+    _send(session, _with_job_ids(session, {"jobId": args.job_id, **changes}))
     say(f"Updated job {args.job_id}.")
 
 
@@ -77,15 +78,27 @@ def update_batch(args: argparse.Namespace) -> None:
     """Update several jobs. All items are parsed first, so that a typing error changes no job."""
     changes = [_parse(item) for item in args.operation]
     session = connect(args)
-    for number, change in enumerate(changes, 1):
+    resolved = [_with_job_ids(session, change) for change in changes]
+    for number, (change, request) in enumerate(zip(changes, resolved, strict=True), 1):
         try:
-            _send(session, change)
+            _send(session, request)
         except Exception:
             remaining = args.operation[number:]
             if remaining:
                 say(f"Not sent because an earlier update failed: {' '.join(remaining)}")
             raise
         say(f"Updated job {change['jobId']}.")
+
+
+def _with_job_ids(session: Session, change: dict[str, Any]) -> dict[str, Any]:
+    """Replace the numbers of experiments in an update by the ids of their jobs."""
+    jobs = {name: str(change[name]) for name in ("jobId", "aheadOf", "behindOf") if name in change}
+    numbers = {name: word for name, word in jobs.items() if word.isascii() and word.isdigit()}
+    experiments = {
+        name: session.get(f"{V1}/experiments/{number}")["experiment"]
+        for name, number in numbers.items()
+    }
+    return change | {name: experiment["jobId"] for name, experiment in experiments.items()}
 
 
 def _send(session: Session, change: dict[str, Any]) -> None:
@@ -96,7 +109,7 @@ def _parse(item: str) -> dict[str, Any]:
     target, eq, value = item.partition("=")
     job, dot, operation = target.rpartition(".")
     if not (eq and dot and job and value):
-        hint = "write JOB_ID.OPERATION=VALUE, such as job1.priority=10"
+        hint = "write JOB.OPERATION=VALUE, such as 12.priority=10"
         raise UsageError(f"'{item}' is not an update", hint)
     if operation not in _FIELDS:
         raise UsageError(f"'{operation}' of '{item}' is not one of {', '.join(_FIELDS)}")

@@ -26,6 +26,8 @@ _HEADER = ("Trial ID", "Allocation ID", "State", "Since", "Code", "Reason")
 def why(args: argparse.Namespace) -> None:
     session = connect(args)
     kind, id = _subject(args.subject)
+    if kind == "job" and id.isdigit():
+        kind = "experiment"  # users know the job of an experiment by the experiment's number
     if kind == "task":
         id = whole_task_id(session, id)
     try:

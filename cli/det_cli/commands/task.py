@@ -15,7 +15,7 @@ PROJECT = Arg(
     help="create the task in this project",
 )
 
-JOB = Arg("job_id", help="the job's id")
+JOB = Arg("job_id", help="the job's id, or the number of an experiment")
 
 MEMBERS = {
     "task": Group(
@@ -116,8 +116,8 @@ MEMBERS = {
                 Arg("-p", "--priority", type=int, help="1 (highest) to 99 (priority scheduler)"),
                 Arg("-w", "--weight", type=float, help="weight (fair-share scheduler)"),
                 Arg("-rp", "--resource-pool", help="move it to this pool"),
-                Arg("--ahead-of", metavar="JOB_ID", help="move it directly before this job"),
-                Arg("--behind-of", metavar="JOB_ID", help="move it directly after this job"),
+                Arg("--ahead-of", metavar="JOB", help="move it directly before this job"),
+                Arg("--behind-of", metavar="JOB", help="move it directly after this job"),
             ),
             aliases=["u"],
         ),
@@ -128,7 +128,7 @@ MEMBERS = {
             Arg(
                 "operation",
                 nargs="+",
-                metavar="JOB_ID.OPERATION=VALUE",
+                metavar="JOB.OPERATION=VALUE",
                 help="OPERATION is priority, weight, resource-pool, ahead-of or behind-of",
             ),
         ),

@@ -11,7 +11,7 @@ from det_controlplane.db.engine.views import time
 
 _REASONS = (
     """
-    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state, 'pool', a.pool, 'jobId', a.job_id,
+    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state, 'pool', a.pool,
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'

@@ -91,8 +91,8 @@ def _stranded_job(ctx: Context, row: ListedJob, preemptible: bool) -> dict[str, 
     job = _listed_job(row, preemptible, ahead=-1)
     if row.scheduled and not row.waits:
         return job
-    is_experiment = job["type"] == "TYPE_EXPERIMENT"
-    return job | {"why": why.without_pool(ctx, job["resourcePool"], row.id, is_experiment)}
+    experiment_id = int(job["entityId"]) if job["type"] == "TYPE_EXPERIMENT" else None
+    return job | {"why": why.without_pool(ctx, job["resourcePool"], experiment_id)}
 
 
 def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:

@@ -48,7 +48,8 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         if subject is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons = [
-            _of_pool(ctx, _of_metrics(tx, reason)) for reason in waiting.reasons(tx, kind, id)
+            _of_pool(ctx, _of_metrics(tx, reason), subject.experiment_id)
+            for reason in waiting.reasons(tx, kind, id)
         ]
         spent = _spent_budget(ctx, tx, subject.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
@@ -97,21 +98,22 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
     return reason | {"sentence": sentence}
 
 
-def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
+def _of_pool(ctx: Context, reason: dict[str, Any], experiment_id: int | None) -> dict[str, Any]:
     """Replace the scheduler's reason for a pool that is no longer configured."""
-    pool, job_id = reason.pop("pool"), reason.pop("jobId")
+    pool = reason.pop("pool")
     if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
         return reason
-    sentence = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
+    sentence = without_pool(ctx, pool, None if reason["trialId"] is None else experiment_id)
     return reason | {"code": "NO_POOL", "sentence": sentence, "machineReason": None, "noShow": None}
 
 
-def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
+def without_pool(ctx: Context, pool: str, experiment_id: int | None) -> str:
     """Return the reason for a job in a pool that is no longer configured, with the command that moves it."""
     names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
     default = ctx.config.default_compute_resource_pool
-    moved = f"move it with `det job update {job_id} --resource-pool {default}`"
-    way = moved if is_experiment else "start it again in another pool and kill this one"
+    way = "start it again in another pool and kill this one"
+    if experiment_id is not None:
+        way = f"move it with `det job update {experiment_id} --resource-pool {default}`"
     return f"needs resource pool {pool!r}, which no longer exists; {way} (available: {names})"
 
 
