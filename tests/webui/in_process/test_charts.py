@@ -24,6 +24,41 @@ _PIXELS = """(canvas, colour) => {
 }"""
 
 
+# The height of the part of a canvas in which a colour is found.
+_HEIGHT = """(canvas, colour) => {
+    const wanted = colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    const rows = [];
+    for (let i = 0; i < data.length; i += 4)
+        if (data[i + 3] > 200 && wanted.every((value, n) => Math.abs(data[i + n] - value) < 3))
+            rows.push(Math.floor(i / 4 / canvas.width));
+    return Math.max(...rows) - Math.min(...rows);
+}"""
+# Charts draw their labels on a canvas. This keeps each label of the next drawing with the places of its edges.
+_KEEP_LABELS = """() => {
+    window.labels = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        const { actualBoundingBoxLeft, actualBoundingBoxRight } = this.measureText(text);
+        window.labels.push([text, x - actualBoundingBoxLeft, x + actualBoundingBoxRight, this.canvas.width]);
+        draw.call(this, text, x, y);
+    };
+}"""
+
+_DRAWN_LABELS = """() => new Promise((resolve) => {
+    const look = () => (window.labels.length > 4 ? resolve(window.labels) : requestAnimationFrame(look));
+    look();
+})"""
+# Call a function of a script that the page has loaded.
+_LOG_TICKS = """async ([low, high]) => {
+    const scripts = performance.getEntriesByType("resource").map((entry) => entry.name);
+    const chart = await import(scripts.find((name) => name.endsWith("/parts/chart_scale.js")));
+    return chart.logTicks(low, high);
+}"""
+
+
 def curved(house: House, curves: Sequence[Sequence[float]]) -> tuple[int, list[int]]:
     """Return an experiment and its trials, each with its losses after 2, 4, 6, ... batches."""
     searcher = {
@@ -97,7 +132,7 @@ def test_trials_have_the_same_colours_on_every_page(
     assert compared == {name: colours[name] for name in compared}
     tab.open(f"/experiments/{experiment_id}/hyperparameters")
     lines = tab.page.locator(".parallel polyline")
-    lines.first.wait_for()
+    lines.first.wait_for(state="attached")
     for line in lines.all():
         name = line.locator("title").text_content().split(":")[0]
         assert colour_of(line, "stroke") == colours[name]
@@ -124,6 +159,114 @@ def test_colours_of_curves_differ_in_both_themes(tab: Tab, house: House) -> None
         assert min(far.values()) > 0.1
         # Successive trials are often drawn together.
         assert min(far[max(n, (n + 1) % 12), min(n, (n + 1) % 12)] for n in range(12)) > 0.15
+
+
+def labels_of(tab: Tab) -> list[str]:
+    """Draw the charts again. Return their labels, which must lie on the canvas."""
+    tab.page.locator(".chart canvas").first.wait_for()
+    tab.page.evaluate(_KEEP_LABELS)
+    tab.look(tab.page.viewport_size["width"] - 40)
+    drawn = tab.page.evaluate(_DRAWN_LABELS)
+    assert [text for text, left, right, width in drawn if left < 0 or right > width] == []
+    return [text for text, *_ in drawn]
+
+
+DIVERGING = [[0.9, 0.5, 0.2 + nth / 10] for nth in range(5)] + [[5e3, 4e4, 3e8]]
+
+
+@pytest.fixture(scope="module")
+def diverging(house: House) -> tuple[int, list[int]]:
+    """An experiment with six trials, of which the last diverges."""
+    return curved(house, DIVERGING)
+
+
+def test_diverging_curve_does_not_decide_about_the_range(
+    tab: Tab, diverging: tuple[int, list[int]]
+) -> None:
+    experiment_id, trials = diverging
+    tab.open(f"/experiments/{experiment_id}")
+    colour = legend_of(tab)[f"Trial {trials[0]}"]
+    canvas = tab.page.locator(".chart canvas")
+    canvas.wait_for()
+    tab.page.get_by_text("1 curve of 6 leaves the range: 3 points not shown.").wait_for()
+    assert canvas.evaluate(_HEIGHT, colour) > 80
+    tab.page.get_by_label("Ignore outliers").uncheck()
+    tab.page.get_by_text("leaves the range").wait_for(state="detached")
+    assert canvas.evaluate(_HEIGHT, colour) < 20
+    tab.page.get_by_label("Log scale").check()
+    assert {"1", "100", "10,000", "1e6", "1e8"} <= set(labels_of(tab))
+
+
+def test_outlier_does_not_decide_about_parallel_coordinates(
+    tab: Tab, diverging: tuple[int, list[int]]
+) -> None:
+    experiment_id, _ = diverging
+    tab.open(f"/experiments/{experiment_id}/hyperparameters")
+    lines = tab.page.locator(".parallel polyline")
+    note = tab.page.get_by_text("1 trial of 6 lies beyond the axis of loss, drawn at its end.")
+
+    def places() -> list[float]:
+        """Return the places of trials on the axis of the metric."""
+        lines.first.wait_for(state="attached")
+        return sorted(
+            float(line.get_attribute("points").split(" ")[-1].split(",")[1]) for line in lines.all()
+        )
+
+    note.wait_for()
+    healthy = places()[1:]
+    assert healthy[-1] - healthy[0] > 200
+    tab.page.get_by_label("Ignore outliers").uncheck()
+    note.wait_for(state="detached")
+    healthy = places()[1:]
+    assert healthy[-1] - healthy[0] < 1
+    tab.page.get_by_label("Log scale").check()
+    tab.page.locator(".axis-name", has_text="loss (log)").wait_for()
+    healthy = places()[1:]
+    assert healthy[-1] - healthy[0] > 10
+
+
+def test_charts_of_a_trial_have_a_log_scale_without_outliers(tab: Tab, house: House) -> None:
+    losses = [1 / (1 + nth) for nth in range(30)]
+    losses[20] = 1e9
+    _, (trial,) = curved(house, [losses])
+    tab.open(f"/trials/{trial}")
+    tab.page.get_by_text("1 curve of 1 leaves the range: 1 point not shown.").wait_for()
+    tab.page.get_by_label("Log scale").check()
+    assert {"0.05", "0.1", "0.5", "1"} <= set(labels_of(tab))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_long_labels_of_an_axis_are_not_cut(tab: Tab, house: House, log: bool) -> None:
+    experiment_id, _ = curved(house, [[987654321, 987654329.5], [1e-12, 2e-12]])
+    tab.open(f"/experiments/{experiment_id}?outliers=1{'&log=1' if log else ''}")
+    labels_of(tab)
+    one, _ = curved(house, [[-987654321, -987654329.5]])
+    tab.open(f"/experiments/{one}")
+    assert any(len(label) >= 12 for label in labels_of(tab))
+
+
+def test_axis_of_batches_has_whole_numbers(tab: Tab, house: House) -> None:
+    experiment_id, _ = curved(house, [[0.5, 0.25]])
+    tab.open(f"/experiments/{experiment_id}")
+    assert {"2", "3", "4"} <= set(labels_of(tab))
+    assert not {"2.5", "2.2", "2.25"} & set(labels_of(tab))
+
+
+def test_log_axes_label_decades_and_few_numbers_within_a_decade(tab: Tab) -> None:
+    tab.open("/design")
+    tab.page.locator(".chart canvas").wait_for()
+
+    def ticks(low: float, high: float) -> Any:
+        return tab.page.evaluate(_LOG_TICKS, [low, high])
+
+    wide = ticks(5e-5, 20)
+    assert wide["major"] == [1e-4, 1e-3, 1e-2, 1e-1, 1, 10]
+    assert {2e-4, 9e-2, 5, 20} <= set(wide["minor"])
+    assert not set(wide["major"]) & set(wide["minor"])
+    assert ticks(0.02, 0.9)["major"] == [0.02, 0.05, 0.1, 0.2, 0.5]
+    assert ticks(0.31, 0.42) == {"major": [0.32, 0.34, 0.36, 0.38, 0.4, 0.42], "minor": []}
+    very_wide = ticks(1e-20, 1e20)["major"]
+    assert len(very_wide) <= 9
 
 
 def rgb(colour: str) -> tuple[float, ...]:

@@ -112,7 +112,7 @@ function Together({ sides }) {
 function Curves({ sides, known }) {
   const chosen = chosenMetric(known, sides[0].searched);
   const choice = useCurveChoice();
-  const { axis, log, weight } = choice;
+  const { axis, log, ignores, weight } = choice;
   const trialIds = sides.flatMap((s) => (s.trial === null ? [] : [s.trial]));
   const told = useLive(
     async (signal) => (trialIds.length ? (await get("/api/v1/trials/time-series", { trialIds, metricNames: chosen.name, group: chosen.group, maxDatapoints: POINTS }, { signal })).trials : []),
@@ -128,7 +128,7 @@ function Curves({ sides, known }) {
       <${Loaded} of=${told}>
         ${() =>
           curves.some((c) => c.x.length)
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} />
+            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} />
                 <ul class="legend" aria-label="Chart legend">
                   ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} of=${s.trial} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
                 </ul>`

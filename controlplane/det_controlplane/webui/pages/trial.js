@@ -11,7 +11,7 @@ import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, FailureDetails, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { isDrawn } from "../parts/curve_choice.js";
+import { AXES, isDrawn, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
 import { Ask } from "../parts/overlay.js";
@@ -120,14 +120,21 @@ function metricsOf(trial) {
 
 /** @param {{ trial: any }} props */
 function Metrics({ trial }) {
+  const choice = useCurveChoice();
   const known = metricsOf(trial).filter(([, name]) => isDrawn(name));
   const names = [...new Set(known.map(([, name]) => name))];
   if (!names.length) return html`<div class="panel"><${Empty} title="No metrics yet"><p>Charts appear when the trial reports its first metric.</p><//></div>`;
-  return html`<div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>`;
+  return html`
+    <div class="stack">
+      <div class="row">${choice.controls}</div>
+      <div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} choice=${choice} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>
+    </div>
+  `;
 }
 
-/** @param {{ trial: any, name: string, groups: string[] }} props */
-function MetricChart({ trial, name, groups }) {
+/** @param {{ trial: any, name: string, groups: string[], choice: import("../parts/curve_choice.js").CurveChoice }} props */
+function MetricChart({ trial, name, groups, choice }) {
+  const { axis, log, ignores, weight } = choice;
   const told = useLive(
     (signal) =>
       Promise.all(
@@ -140,14 +147,11 @@ function MetricChart({ trial, name, groups }) {
     0,
     trial.revision,
   );
-  const curves = (told.data ?? []).map(({ group, points }) => ({
-    name: `${name} (${group})`,
-    of: trial.id,
-    thin: groups.length > 1 && group === "training",
-    x: points.map((/** @type {any} */ p) => p.batches),
-    y: points.map((/** @type {any} */ p) => p.values[name] ?? null),
-  }));
-  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x="batches" height=${230} />`}<//><//>`;
+  const curves = useMemo(
+    () => (told.data ?? []).map(({ group, points }) => ({ name: `${name} (${group})`, of: trial.id, thin: groups.length > 1 && group === "training", ...pointsOf(points, name, choice) })),
+    [told.data, axis, weight],
+  );
+  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} height=${230} />`}<//><//>`;
 }
 
 const WORKLOADS = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };

@@ -4,11 +4,13 @@ import { useLive } from "../lib/live.js";
 import { html, useMemo } from "../lib/view.js";
 import { Empty, Loaded, Panel } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
+import { useScaleChoice } from "../parts/curve_choice.js";
 
 const MOST_POINTS = 1_000;
 
 /** @param {{ trial: any }} props */
 export function Profiler({ trial }) {
+  const scale = useScaleChoice();
   const path = `/api/v1/trials/${trial.id}/profiler`;
   const found = useLive(async (signal) => (await first(`${path}/available_series`, {}, { signal }))?.labels ?? [], [path, trial.state], 0, trial.revision);
   return html`
@@ -18,14 +20,19 @@ export function Profiler({ trial }) {
         if (!names.length) {
           return html`<div class="panel"><${Empty} title="No profiling data"><p>Set <code>profiling: {enabled: true}</code> in the configuration to record it.</p><//></div>`;
         }
-        return html`<div class="columns charts">${names.map((name) => html`<${Series} key=${name} path=${path} name=${name} trial=${trial} />`)}</div>`;
+        return html`
+          <div class="stack">
+            <div class="row">${scale.controls}</div>
+            <div class="columns charts">${names.map((name) => html`<${Series} key=${name} path=${path} name=${name} trial=${trial} scale=${scale} />`)}</div>
+          </div>
+        `;
       }}
     <//>
   `;
 }
 
-/** @param {{ path: string, name: string, trial: any }} props */
-function Series({ path, name, trial }) {
+/** @param {{ path: string, name: string, trial: any, scale: import("../parts/chart_scale.js").Scale }} props */
+function Series({ path, name, trial, scale }) {
   const told = useLive(
     async (signal) => {
       const parts = [];
@@ -37,7 +44,7 @@ function Series({ path, name, trial }) {
     trial.revision,
   );
   const curves = useMemo(() => curvesOf(told.data ?? []), [told.data]);
-  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} time height=${230} />`}<//><//>`;
+  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} time log=${scale.log} ignores=${scale.ignores} height=${230} />`}<//><//>`;
 }
 
 /** Join the parts of each series; of a long one, draw points that lie evenly. @param {any[]} parts @returns {import("../parts/chart.js").Curve[]} */

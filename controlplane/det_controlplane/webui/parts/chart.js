@@ -1,17 +1,25 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { counted, metric } from "../lib/format.js";
-import { extentOf, pathOf } from "./chart_paths.js";
+import { pathOf } from "./chart_paths.js";
 import { colourOf, dashOf } from "./curve_look.js";
 import { steer } from "./chart_range.js";
+import { limitsOf, logTicks, outsideOf, tickLabels } from "./chart_scale.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
-import { html, useEffect, useRef, useState } from "../lib/view.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
 
 /** @typedef {{ name: string, x: number[], y: (number | null)[], of?: number, thin?: boolean }} Curve `of`: the trial that gives the curve its look */
 
+/** @typedef {import("./chart_scale.js").Scale} Scale */
+
 const NEAR_PX = 24;
+const AXIS_PX = 16; // beside the labels of an axis
+const WHOLE_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 const TOLD = 5; // curves that screen readers are told of
+
+/** @type {CanvasRenderingContext2D | null | undefined} that measures texts */
+let pen;
 
 const uplot = library(async () => (await import("../vendor/uplot.js")).default, new URL("../vendor/uplot.css", import.meta.url));
 
@@ -29,9 +37,9 @@ export function smoothed(values, weight) {
 }
 
 /**
- * @param {{ curves: Curve[], label: string, x?: string, time?: boolean, log?: boolean, height?: number, onRange?: (range: import("./chart_range.js").Range | null) => void }} props
+ * @param {{ curves: Curve[], label: string, x?: string, time?: boolean, log?: boolean, ignores?: boolean, height?: number, onRange?: (range: import("./chart_range.js").Range | null) => void }} props
  */
-export function Chart({ curves, label, x = "", time = false, log = false, onRange, height = Math.round(Math.min(Math.max(innerHeight * 0.42, 300), 640)) }) {
+export function Chart({ curves, label, x = "", time = false, log = false, ignores = true, onRange, height = Math.round(Math.min(Math.max(innerHeight * 0.42, 300), 640)) }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const tip = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
@@ -42,6 +50,9 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   const [Plot, setPlot] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [theme, setTheme] = useState(0);
+  const [range, setRange] = useState(/** @type {import("./chart_range.js").Range | null} */ (null));
+  const scale = useMemo(() => ({ log, ignores }), [log, ignores]);
+  const outside = useMemo(() => outsideOf(curves, { min: range?.from ?? -Infinity, max: range?.to ?? Infinity }, scale), [curves, range, scale]);
   useEffect(() => {
     uplot().then(
       (found) => setPlot(() => found),
@@ -53,9 +64,12 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   useEffect(() => {
     const element = box.current;
     if (!Plot || !element) return;
-    const made = new Plot(options(Plot, element, tip, latest, { x, time, log, height }), aligned(Plot, curves), element);
+    const made = new Plot(options(Plot, element, tip, latest, { x, time, scale, height }), aligned(Plot, curves), element);
     plot.current = made;
-    const ends = steer(made, (range) => told.current?.(range));
+    const ends = steer(made, (shown) => {
+      setRange(shown);
+      told.current?.(shown);
+    });
     const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     sizes.observe(element);
     return () => {
@@ -64,7 +78,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
       made.destroy();
       plot.current = null;
     };
-  }, [Plot, names, x, time, log, theme, height]);
+  }, [Plot, names, x, time, scale, theme, height]);
   useEffect(() => {
     const drawn = plot.current;
     if (!drawn) return;
@@ -79,6 +93,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
       <div ref=${box} role="img" tabindex="0" aria-label=${summary(label, curves)} aria-keyshortcuts="+ - ArrowLeft ArrowRight 0"></div>
       <div class="chart-tip" ref=${tip} hidden></div>
     </div>
+    ${outside.points > 0 && html`<p class="faint small" role="status">${counted(outside.curves, "curve")} of ${curves.length} ${outside.curves === 1 ? "leaves" : "leave"} the range: ${counted(outside.points, "point")} not shown.</p>`}
   `;
 }
 
@@ -106,11 +121,9 @@ function aligned(Plot, curves) {
   return Plot.join(curves.map((c) => [c.x, c.y]));
 }
 
-/** @param {any} Plot @param {HTMLElement} element @param {{ current: HTMLElement | null }} tip @param {{ current: Curve[] }} latest @param {{ x: string, time: boolean, log: boolean, height: number }} how */
-function options(Plot, element, tip, latest, { x, time, log, height }) {
+/** @param {any} Plot @param {HTMLElement} element @param {{ current: HTMLElement | null }} tip @param {{ current: Curve[] }} latest @param {{ x: string, time: boolean, scale: Scale, height: number }} how */
+function options(Plot, element, tip, latest, { x, time, scale, height }) {
   const curves = latest.current;
-  const font = `12px ${token("--font")}`;
-  const axis = { stroke: token("--ink-faint"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font };
   const many = curves.length > 20;
   return {
     width: element.clientWidth,
@@ -119,11 +132,8 @@ function options(Plot, element, tip, latest, { x, time, log, height }) {
     focus: { alpha: 0.25 },
     cursor: { focus: { prox: NEAR_PX }, points: { size: 7 }, drag: { x: true, y: false, setScale: true } },
     // The first series has the x range that will be visible; scales.x still has the previous range.
-    scales: { x: { time }, y: { distr: log ? 3 : 1, range: (/** @type {any} */ u) => around(Plot, extentOf(latest.current, u.series[0], log), log) } },
-    axes: [
-      { ...axis, size: 30, label: x || undefined, labelFont: font, labelSize: 18, labelGap: -4 },
-      { ...axis, size: 62, values: (/** @type {any} */ _, /** @type {any[]} */ ticks) => ticks.map((v) => (v === null ? "" : metric(v))) },
-    ],
+    scales: { x: { time }, y: { distr: scale.log ? 3 : 1, range: (/** @type {any} */ u) => around(Plot, limitsOf(latest.current, u.series[0], scale), scale.log) } },
+    axes: axesOf(x, time, scale.log),
     series: [
       {},
       ...curves.map((c, i) => ({
@@ -144,10 +154,44 @@ function options(Plot, element, tip, latest, { x, time, log, height }) {
   };
 }
 
-/** Return a range with a margin around what is in sight. @param {any} Plot @param {[number, number] | null} extent @param {boolean} log */
-function around(Plot, extent, log) {
-  if (!extent) return [null, null];
-  return log ? Plot.rangeLog(...extent, 10, true) : Plot.rangeNum(...extent, 0.1, true);
+/** Return the axes of a chart. A logarithmic one has a second axis, of faint lines between the labelled ones. @param {string} x @param {boolean} time @param {boolean} log */
+function axesOf(x, time, log) {
+  const font = `12px ${token("--font")}`;
+  const line = { stroke: token("--line"), width: 1 };
+  const axis = { stroke: token("--ink-faint"), grid: line, ticks: { show: false }, font };
+  const across = { ...axis, size: 30, label: x || undefined, labelFont: font, labelSize: 18, labelGap: -4, ...(x === "batches" && { incrs: WHOLE_STEPS }) };
+  /** @param {any} _ @param {(number | null)[]} ticks */
+  const values = (_, ticks) => tickLabels(ticks);
+  /** @param {any} _ @param {string[] | null} labels */
+  const size = (_, labels) => AXIS_PX + widest(labels ?? [], font);
+  if (!time && !x) Object.assign(across, { values });
+  if (!log) return [across, { ...axis, values, size }];
+  const splits = (/** @type {"major" | "minor"} */ kind) => (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ min, /** @type {number} */ max) => logTicks(min, max)[kind];
+  const filter = (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks;
+  // Lines of decades are stronger than the lines between them.
+  const strong = { ...line, stroke: `${token("--line-strong")}80` };
+  return [
+    across,
+    { ...axis, values, size, filter, splits: splits("major"), grid: { ...strong, filter } },
+    { ...axis, scale: "y", size: 0, gap: 0, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(() => ""), filter, splits: splits("minor"), grid: { ...line, filter } },
+  ];
+}
+
+/** Return the width of the widest text in pixels. @param {string[]} texts @param {string} font */
+function widest(texts, font) {
+  pen ??= document.createElement("canvas").getContext("2d");
+  if (!pen) return 0;
+  pen.font = font;
+  return Math.ceil(Math.max(0, ...texts.map((text) => /** @type {CanvasRenderingContext2D} */ (pen).measureText(text).width)));
+}
+
+/** Return a range with a margin around the limits. @param {any} Plot @param {import("./chart_scale.js").Limits | null} limits @param {boolean} log */
+function around(Plot, limits, log) {
+  if (!limits) return [null, null];
+  if (!log) return Plot.rangeNum(...limits, 0.1, true);
+  const [low, high] = limits.map(Math.log10);
+  const margin = (high - low) * 0.06 || 0.3;
+  return [10 ** (low - margin), 10 ** (high + margin)];
 }
 
 /** Name the curve under the cursor. @param {any} u @param {HTMLElement | null} tip @param {string} x @param {boolean} time */

@@ -1,10 +1,9 @@
 // Curves as lines of pixels, from their own points: the table that uPlot draws from has a place for each point of all of them.
 
 /** @typedef {{ x: number[], y: (number | null)[] }} Points in the order of x */
-/** @typedef {{ min: number, max: number }} Range */
 
 /** Return the first index whose x is that much or more. @param {number[]} x in order @param {number} least */
-function indexOf(x, least) {
+export function indexOf(x, least) {
   let [from, to] = [0, x.length];
   while (from < to) {
     const middle = (from + to) >> 1;
@@ -12,20 +11,6 @@ function indexOf(x, least) {
     else to = middle;
   }
   return from;
-}
-
-/** Return the least and the greatest value of all curves within a range of x. @param {Points[]} curves @param {Range} range @param {boolean} log leaves out what has no logarithm @returns {[number, number] | null} */
-export function extentOf(curves, { min, max }, log) {
-  let [least, most] = [Infinity, -Infinity];
-  for (const { x, y } of curves) {
-    for (let i = indexOf(x, min); i < x.length && x[i] <= max; i++) {
-      const value = y[i];
-      if (value === null || !Number.isFinite(value) || (log && value <= 0)) continue;
-      if (value < least) least = value;
-      if (value > most) most = value;
-    }
-  }
-  return least <= most ? [least, most] : null;
 }
 
 /** Return the line of a curve as far as it is in sight, with the points before and behind that it comes from and goes to. @param {Points | undefined} curve @param {any} plot */

@@ -7,21 +7,32 @@ import { Check, Pick } from "./fields.js";
 export const AXES = { batches: "batches", epochs: "epochs", time: "time", elapsed: "seconds" };
 const NAMED_AXES = [["batches", "by batches"], ["epochs", "by epochs"], ["time", "by time"], ["elapsed", "by seconds of training"]];
 
-/** @typedef {{ axis: keyof AXES, log: boolean, weight: number, controls: any }} CurveChoice */
+/** @typedef {{ axis: keyof AXES, log: boolean, ignores: boolean, weight: number, controls: any }} CurveChoice */
+
+/** Return how the axes of metrics are scaled, with the controls. */
+export function useScaleChoice() {
+  const { query } = place.value;
+  const [log, ignores] = [query.has("log"), !query.has("outliers")];
+  const controls = html`
+    <${Check} label="Log scale" value=${log} onChange=${() => ask({ log: log ? "" : "1" })} />
+    <${Check} label="Ignore outliers" value=${ignores} onChange=${() => ask({ outliers: ignores ? "1" : "" })} />
+  `;
+  return { log, ignores, controls };
+}
 
 /** @returns {CurveChoice} */
 export function useCurveChoice() {
   const { query } = place.value;
   const asked = query.get("axis") ?? "";
   const axis = asked in AXES ? /** @type {keyof AXES} */ (asked) : "batches";
-  const log = query.has("log");
+  const scale = useScaleChoice();
   const [weight, setWeight] = useState(0);
   const controls = html`
-    <${Check} label="Log scale" value=${log} onChange=${() => ask({ log: log ? "" : "1" })} />
+    ${scale.controls}
     <label class="row small soft">Smoothing<input type="range" min="0" max="0.95" step="0.05" value=${weight} onInput=${(/** @type {any} */ e) => setWeight(Number(e.target.value))} /></label>
     <${Pick} label="Axis" value=${axis} set=${(/** @type {string} */ to) => ask({ axis: to })} of=${NAMED_AXES} />
   `;
-  return { axis, log, weight, controls };
+  return { ...scale, axis, weight, controls };
 }
 
 // Every report has these fields beside its metrics.

@@ -32,21 +32,23 @@ function cellsOf(rows, across, down) {
   return cells;
 }
 
-/** @param {{ axes: Axis[], rows: Row[], metricName: string, smaller: boolean }} props `axes`: those that matter most first */
-export function HeatMap({ axes, rows, metricName, smaller }) {
+/** @param {{ axes: Axis[], goal: Axis, rows: Row[], smaller: boolean }} props `axes`: those that matter most first */
+export function HeatMap({ axes, goal, rows, smaller }) {
   const { query } = place.value;
   const across = axes.find((a) => a.name === query.get("across")) ?? axes[0];
   const down = axes.find((a) => a.name === query.get("down") && a !== across) ?? axes.find((a) => a !== across) ?? axes[1];
   const cells = cellsOf(rows, across, down);
   const means = new Map([...cells].map(([key, values]) => [key, values.reduce((a, b) => a + b, 0) / values.length]));
-  const [least, most] = [Math.min(...means.values()), Math.max(...means.values())];
-  const strength = (/** @type {number} */ v) => (most === least ? 1 : smaller ? (most - v) / (most - least) : (v - least) / (most - least));
+  const places = [...means.values()].map(goal.at);
+  const [least, most] = [Math.min(...places), Math.max(...places)];
+  const shareOf = (/** @type {number} */ v) => (most === least ? 1 : smaller ? (most - v) / (most - least) : (v - least) / (most - least));
+  const strength = (/** @type {number} */ mean) => shareOf(goal.at(mean));
   const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {Axis} */ chosen, /** @type {Axis} */ other) =>
     html`<${Pick} label=${label} value=${chosen.name} set=${(/** @type {string} */ to) => ask({ [name]: to })} of=${axes.filter((a) => a !== other).map((a) => [a.name, a.name])} />`;
   const actions = html`${choice("across", "Horizontal axis", across, down)}<span class="small soft">by</span>${choice("down", "Vertical axis", down, across)}`;
   return html`
     <${Panel} title="Heat map" actions=${actions}>
-      <p class="soft small">Mean ${metricName} of the trials in each cell. Stronger colours are better.</p>
+      <p class="soft small">Mean ${goal.name} of the trials in each cell. Stronger colours are better.</p>
       <div class="table-scroll" tabindex="0" role="region" aria-label="Heat map">
         <table class="heat">
           <thead><tr><th scope="col">${down.name} by ${across.name}</th>${binsOf(across).map((b) => html`<th scope="col">${b}</th>`)}</tr></thead>

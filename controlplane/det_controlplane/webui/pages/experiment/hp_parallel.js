@@ -2,6 +2,7 @@
 import { metric } from "../../lib/format.js";
 import { html, useRef } from "../../lib/view.js";
 import { colourOf } from "../../parts/curve_look.js";
+import { Label, LETTER, LINE, linesOf } from "./hp_axis.js";
 
 /** @typedef {import("./hp_axis.js").Axis} Axis */
 /** @typedef {import("./hp_axis.js").Row} Row */
@@ -9,13 +10,11 @@ import { colourOf } from "../../parts/curve_look.js";
 
 const WIDTH = 1000;
 const HEIGHT = 320;
-const PAD = 60;
-const TOP = 40;
+const LEFT = 60;
+const RIGHT = 75; // also for the numbers of the last axis
+const TOP = 30;
 const BOTTOM = 24;
 const STEP = 0.1;
-// Approximate width of a letter. The names of crowded axes alternate between two lines.
-const LETTER = 6.2;
-const LINES = [14, 27];
 // A shorter drag is a click.
 const LEAST = 0.02;
 
@@ -36,22 +35,21 @@ export function fits(row, axes, goal, brushes) {
 /** @param {{ axes: Axis[], rows: Row[], smaller: boolean, brushes: Brushes, setBrushes: (brushes: Brushes) => void }} props */
 export function Parallel({ axes, rows, smaller, brushes, setBrushes }) {
   const goal = axes[axes.length - 1];
-  const x = (/** @type {number} */ i) => PAD + ((WIDTH - 2 * PAD) * i) / (axes.length - 1);
+  const x = (/** @type {number} */ i) => LEFT + ((WIDTH - LEFT - RIGHT) * i) / (axes.length - 1);
   const between = x(1) - x(0);
-  const crowded = axes.some((a) => titleOf(a).length * LETTER > between);
-  const room = crowded ? 2 * between : between;
-  const lettersAt = (/** @type {number} */ i) => Math.floor((i % (axes.length - 1) ? room : Math.min(room, 2 * PAD)) / LETTER) - 1;
+  const names = axes.map((a, i) => linesOf(titleOf(a), Math.floor((i % (axes.length - 1) ? between : Math.min(between, 2 * LEFT)) / LETTER) - 1));
+  const above = LINE * (Math.max(...names.map((lines) => lines.length)) - 1);
   const drawn = [...rows].sort((a, b) => (smaller ? b.value - a.value : a.value - b.value));
   return html`
     <p class="soft small">Drag along an axis to filter trials. With the keyboard, arrow keys narrow an axis and Escape resets it.</p>
     <div class="table-scroll">
-      <svg class="parallel" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label=${`${rows.length} trials over ${axes.map((a) => a.name).join(", ")}`}>
+      <svg class="parallel" viewBox=${`0 ${-above} ${WIDTH} ${HEIGHT + above}`} role="group" aria-label=${`${rows.length} trials over ${axes.map((a) => a.name).join(", ")}`}>
         ${drawn.map((r, n) => {
           const points = axes.map((a, i) => `${x(i).toFixed(1)},${y(placeOf(r, a, goal)).toFixed(1)}`);
           const within = fits(r, axes, goal, brushes);
           return html`<polyline class=${within ? "" : "out"} style=${{ "--curve": `var(${colourOf(r.id)})` }} points=${points.join(" ")} opacity=${within ? 0.12 + (0.8 * (n + 1)) / drawn.length : 0.08}><title>Trial ${r.id}: ${metric(r.value)}</title></polyline>`;
         })}
-        ${axes.map((a, i) => html`<${AxisLine} key=${a.name} axis=${a} x=${x(i)} line=${LINES[crowded ? i % 2 : 0]} letters=${lettersAt(i)} part=${brushes[a.name]} onPart=${(/** @type {[number, number] | null} */ part) => setBrushes(changed(brushes, a.name, part))} />`)}
+        ${axes.map((a, i) => html`<${AxisLine} key=${a.name} axis=${a} x=${x(i)} names=${names[i]} letters=${Math.floor((between - 16) / LETTER)} above=${above} part=${brushes[a.name]} onPart=${(/** @type {[number, number] | null} */ part) => setBrushes(changed(brushes, a.name, part))} />`)}
       </svg>
     </div>
   `;
@@ -66,17 +64,14 @@ function changed(brushes, name, part) {
 /** @param {Axis} axis */
 const titleOf = (axis) => axis.name + (axis.log ? " (log)" : "");
 
-/** Leave the end of a name, which tells `optimizer.lr` from `optimizer.momentum`. @param {string} name @param {number} letters */
-const endOf = (name, letters) => (name.length > letters ? `…${name.slice(1 - letters)}` : name);
-
-/** @param {{ axis: Axis, x: number, line: number, letters: number, part?: [number, number], onPart: (part: [number, number] | null) => void }} props */
-function AxisLine({ axis, x, line, letters, part, onPart }) {
+/** @param {{ axis: Axis, x: number, names: string[], letters: number, above: number, part?: [number, number], onPart: (part: [number, number] | null) => void }} props */
+function AxisLine({ axis, x, names, letters, above, part, onPart }) {
   const from = useRef(/** @type {number | null} */ (null));
   /** @param {PointerEvent} e */
   const at = (e) => {
     const svg = /** @type {SVGElement} */ (e.currentTarget).ownerSVGElement;
     const box = /** @type {SVGSVGElement} */ (svg).getBoundingClientRect();
-    const within = ((e.clientY - box.top) / box.height) * HEIGHT;
+    const within = ((e.clientY - box.top) / box.height) * (HEIGHT + above) - above;
     return Math.min(1, Math.max(0, (HEIGHT - BOTTOM - within) / (HEIGHT - TOP - BOTTOM)));
   };
   /** @param {PointerEvent} e */
@@ -109,8 +104,8 @@ function AxisLine({ axis, x, line, letters, part, onPart }) {
     <g class="brushed" role="slider" tabindex="0" aria-label=${axis.name} aria-orientation="vertical" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(low * 100)} aria-valuetext=${told}
       onPointerDown=${onDown} onPointerMove=${onMove} onPointerUp=${onUp} onKeyDown=${onKey}>
       <line x1=${x} x2=${x} y1=${y(0)} y2=${y(1)} class="axis" />
-      <text x=${x} y=${line} text-anchor="middle" class="axis-name">${endOf(titleOf(axis), letters)}<title>${axis.name}</title></text>
-      ${axis.ticks.map(([p, text]) => html`<text x=${x + 8} y=${y(p) + 4} class="tick">${text}</text>`)}
+      <text text-anchor="middle" class="axis-name">${names.map((name, i) => html`<tspan x=${x} y=${TOP - 12 - LINE * (names.length - 1 - i)}>${name}</tspan>`)}<title>${axis.name}</title></text>
+      ${axis.ticks.map(([p, text]) => html`<${Label} text=${text} letters=${letters} x=${x + 8} y=${y(p) + 4} class="tick" />`)}
       ${part && html`<rect class="part" x=${x - 7} width="14" y=${y(high)} height=${Math.max(2, y(low) - y(high))} rx="3" />`}
       <rect class="grip" x=${x - 14} width="28" y=${y(1) - 6} height=${y(0) - y(1) + 12} rx="4" />
     </g>

@@ -5,8 +5,9 @@ import { link } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
+import { useScaleChoice } from "../../parts/curve_choice.js";
 import { colourOf } from "../../parts/curve_look.js";
-import { axisOf, declared, importance } from "./hp_axis.js";
+import { axisOf, declared, goalAxis, importance, Label, LETTER, LINE, linesOf } from "./hp_axis.js";
 import { HeatMap } from "./hp_heat.js";
 import { fits, Parallel } from "./hp_parallel.js";
 
@@ -24,6 +25,7 @@ export function Hyperparameters({ experiment }) {
 /** @param {{ experiment: any, trials: any[] }} props */
 function Views({ experiment, trials }) {
   const [brushes, setBrushes] = useState(/** @type {import("./hp_parallel.js").Brushes} */ ({}));
+  const choice = useScaleChoice();
   const names = varied(trials);
   if (!names.length) {
     return html`<div class="panel"><${Empty} title="Nothing to compare yet"><p>At least two trials with different hyperparameters must report ${experiment.searcherMetric}.</p><//></div>`;
@@ -31,16 +33,17 @@ function Views({ experiment, trials }) {
   const smaller = experiment.config.searcher.smaller_is_better !== false;
   const rows = trials.map((t) => ({ id: t.id, value: t.searcherMetricValue, hp: flat(t.hparams) }));
   const axes = names.map((name) => axisOf(name, rows.map((r) => r.hp[name]), declared(experiment.hyperparameters, name)?.type === "log"));
-  const goal = axisOf(experiment.searcherMetric, rows.map((r) => r.value), false);
+  const goal = goalAxis(experiment.searcherMetric, rows.map((r) => r.value), choice);
   const shares = axes.map((axis) => ({ axis, share: importance(axis, rows) })).sort((a, b) => b.share - a.share);
   const within = rows.filter((r) => fits(r, [...axes, goal], goal, brushes));
   return html`
     <div class="stack">
       <${Panel} title="Importance"><${Importance} shares=${shares} metricName=${experiment.searcherMetric} /><//>
-      <${Panel} title="Parallel coordinates" actions=${html`<${Within} within=${within} rows=${rows} smaller=${smaller} clear=${() => setBrushes({})} />`}>
+      <${Panel} title="Parallel coordinates" actions=${html`${choice.controls}<${Within} within=${within} rows=${rows} smaller=${smaller} clear=${() => setBrushes({})} />`}>
         <${Parallel} axes=${[...axes, goal]} rows=${rows} smaller=${smaller} brushes=${brushes} setBrushes=${setBrushes} />
+        ${goal.outside > 0 && html`<p class="faint small" role="status">${counted(goal.outside, "trial")} of ${rows.length} ${goal.outside === 1 ? "lies" : "lie"} beyond the axis of ${goal.name}, drawn at its end.</p>`}
       <//>
-      ${axes.length > 1 && html`<${HeatMap} axes=${shares.map((s) => s.axis)} rows=${within} metricName=${experiment.searcherMetric} smaller=${smaller} />`}
+      ${axes.length > 1 && html`<${HeatMap} axes=${shares.map((s) => s.axis)} goal=${goal} rows=${within} smaller=${smaller} />`}
       <div class="columns">
         ${axes.map((axis) => html`<${Panel} title=${axis.name}><${Scatter} axis=${axis} goal=${goal} rows=${within} /><//>`)}
       </div>
@@ -71,12 +74,15 @@ const Importance = ({ shares, metricName }) => html`
 function Scatter({ axis, goal, rows }) {
   const x = (/** @type {number} */ p) => 66 + p * 400;
   const y = (/** @type {number} */ p) => 216 - p * 196;
+  // A label at the edge has less room than the others.
+  const letters = Math.floor(Math.min(2 * x(0), 400 / Math.max(1, axis.ticks.length - 1)) / LETTER) - 1;
+  const lines = Math.max(1, ...axis.ticks.map(([, text]) => linesOf(text, letters).length));
   const points = [...rows].sort((a, b) => axis.at(a.hp[axis.name]) - axis.at(b.hp[axis.name]));
   const { part, onKeyDown } = useRoving(points.length);
   return html`
-    <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; use the arrow keys to move between trials`} onKeyDown=${onKeyDown}>
+    <svg class="scatter" viewBox=${`0 0 500 ${250 + LINE * (lines - 1)}`} role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; use the arrow keys to move between trials`} onKeyDown=${onKeyDown}>
       ${goal.ticks.map(([p, text]) => html`<line x1="60" x2="480" y1=${y(p)} y2=${y(p)} class="grid" /><text x="52" y=${y(p) + 4} text-anchor="end" class="tick">${text}</text>`)}
-      ${axis.ticks.map(([p, text]) => html`<text x=${x(p)} y="240" text-anchor="middle" class="tick">${text}</text>`)}
+      ${axis.ticks.map(([p, text]) => html`<${Label} text=${text} letters=${letters} x=${x(p)} y=${240} text-anchor="middle" class="tick" />`)}
       ${points.map((r, i) => html`<a key=${r.id} href=${link(`/trials/${r.id}`)} aria-label=${`Trial ${r.id}: ${metric(r.value)} at ${metric(r.hp[axis.name])}`} ...${part(i)}><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5" style=${{ "--curve": `var(${colourOf(r.id)})` }}><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}
     </svg>
   `;

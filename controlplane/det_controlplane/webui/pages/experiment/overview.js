@@ -39,7 +39,7 @@ const NoMetrics = ({ active }) => html`
 function Curves({ experiment, known }) {
   const chosen = chosenMetric(known, experiment.searcherMetric);
   const choice = useCurveChoice();
-  const { axis, log, weight } = choice;
+  const { axis, log, ignores, weight } = choice;
   const most = Number(place.value.query.get("trials") ?? 10) || 10;
   const [range, setRange] = useState(/** @type {import("../../parts/chart_range.js").Range | null} */ (null));
   /** @param {AbortSignal} signal @param {{ startBatches?: number, endBatches?: number }} part */
@@ -68,7 +68,7 @@ function Curves({ experiment, known }) {
       <${Loaded} of=${told}>
         ${() =>
           curves.length
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} onRange=${setRange} /><${Legend} experiment=${experiment} trials=${told.data ?? []} name=${chosen.name} />`
+            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} onRange=${setRange} /><${Legend} experiment=${experiment} trials=${told.data ?? []} name=${chosen.name} />`
             : html`<${Empty} title="No data"><p>No trials have reported ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
       <//>
     <//>
