@@ -358,4 +358,19 @@ def test_streams_longer_than_a_batch_are_complete(
     for steps in range(1, 6):
         report_metrics(user, trial_id, "training", steps, {"loss": steps})
     lines = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
-    assert [r["totalBatches"] for m in lines for r in m["metrics"]] == [1, 2, 3, 4, 5]
+    reports = [r for m in lines for r in m["metrics"]]
+    assert [r["totalBatches"] for r in reports] == [1, 2, 3, 4, 5]
+    rest = {"trialIds": [str(trial_id)], "after": [str(reports[2]["id"])]}
+    lines = user.lines("/api/v1/trials/metrics/trial_metrics", rest)
+    assert [r["totalBatches"] for m in lines for r in m["metrics"]] == [4, 5]
+
+
+def test_streams_continue_only_behind_a_report_of_their_trials(user: Caller) -> None:
+    first, second = (trial_of(user, create(user))["id"] for _ in range(2))
+    report_metrics(user, first, "training", 1, {"loss": 1})
+    path = "/api/v1/trials/metrics/training_metrics"
+    (line,) = user.lines(path, {"trialIds": [str(first)]})
+    query = {"trialIds": [str(second)], "after": [str(line["metrics"][0]["id"])]}
+    answer = user.ask("GET", path, query=query)
+    assert answer.status == 404
+    assert "of these trials not found" in answer.error

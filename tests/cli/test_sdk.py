@@ -12,7 +12,7 @@ from determined.common.api import errors
 from determined.common.http import APIError, SignInFailed
 from determined.experimental import Determined, client
 
-from tests.support.fake_api import RecordedRequest, Refusal
+from tests.support.fake_api import Raw, RecordedRequest, Refusal
 from tests.support.fake_cluster import (
     CKPT,
     END,
@@ -297,8 +297,31 @@ def test_metrics_are_objects(sdk: FakeCluster) -> None:
         (200, {"loss": 0.25}, 2),
     ]
     assert result[0].end_time.isoformat() == "2026-11-20T11:30:00+00:00"
-    (request,) = sdk.sent("GET", "/api/v1/trials/metrics/trial_metrics")
-    assert request.query == {"trialIds": ["10"], "group": ["validation"]}
+    first, rest = sdk.sent("GET", "/api/v1/trials/metrics/trial_metrics")
+    assert first.query == {"trialIds": ["10"], "group": ["validation"]}
+    assert rest.query == {**first.query, "after": ["200"]}
+
+
+def test_metrics_continue_after_an_early_end_and_a_broken_connection(
+    sdk: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+    def lines(*steps: int) -> bytes:
+        batches = [{"metrics": [report(n, "training", {"avg_metrics": {"n": n}})]} for n in steps]
+        return b"".join(json.dumps({"result": batch}).encode() + b"\n" for batch in batches)
+
+    cut = lines(3, 4)
+    parts = {
+        0: Raw(lines(1, 2)),
+        2: Raw(cut, cut_after=len(cut) - 9),
+        3: Raw(lines(4)),
+        4: Raw(b""),
+    }
+    path = "/api/v1/trials/metrics/trial_metrics"
+    sdk.on("GET", path, lambda request: parts[int(request.first("after", "0"))])
+    result = client.get_trial(10).iter_metrics("training")
+    assert [m.steps_completed for m in result] == [1, 2, 3, 4]
 
 
 def test_training_metrics_include_batch_metrics(sdk: FakeCluster) -> None:

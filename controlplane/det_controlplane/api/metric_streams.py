@@ -13,6 +13,7 @@ from det_controlplane.services.trials import metric_streams
 @dataclass(frozen=True)
 class MetricsQuery:
     trial_ids: list[int]
+    after: int = 0  # the id of a report: the stream continues behind it
 
 
 @dataclass(frozen=True)
@@ -21,26 +22,26 @@ class GroupQuery(MetricsQuery):
 
 
 def training_metrics(ctx: Context, request: Request, query: MetricsQuery) -> Answer:
-    return _metrics(ctx, query.trial_ids, "training")
+    return _metrics(ctx, query, "training")
 
 
 def validation_metrics(ctx: Context, request: Request, query: MetricsQuery) -> Answer:
-    return _metrics(ctx, query.trial_ids, "validation")
+    return _metrics(ctx, query, "validation")
 
 
 def group_metrics(ctx: Context, request: Request, query: GroupQuery) -> Answer:
-    return _metrics(ctx, query.trial_ids, query.group)
+    return _metrics(ctx, query, query.group)
 
 
-def _metrics(ctx: Context, trial_ids: list[int], group: str) -> Answer:
-    metric_streams.check_trials(ctx, trial_ids)
+def _metrics(ctx: Context, query: MetricsQuery, group: str) -> Answer:
+    metric_streams.check_trials(ctx, query.trial_ids)
 
     def fetch(after: metric_streams.Position) -> Batch:
-        page = metric_streams.page(ctx, trial_ids, group, after)
+        page = metric_streams.page(ctx, query.trial_ids, group, after)
         lines = [line({"metrics": page.reports})] if page.reports else []
         return Batch(lines, page.last, page.is_last)
 
-    return Stream(fetch, metric_streams.START)
+    return Stream(fetch, metric_streams.start(ctx, query.trial_ids, query.after))
 
 
 _M = "/api/v1/trials/metrics"

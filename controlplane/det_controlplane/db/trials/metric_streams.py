@@ -29,6 +29,10 @@ _PAGE = text(f"""
                 ORDER BY m.trial_id, coalesce(m.total_batches, -1), m.id LIMIT :limit) x) y) z
     WHERE before < :most_bytes ORDER BY trial_id, step, id
 """)
+_POSITION = text("""
+    SELECT trial_id, coalesce(total_batches, -1) AS step, id FROM metrics
+    WHERE id = :id AND trial_id = ANY(cast(:trial_ids AS integer[]))
+""")
 _SOURCE = "EXISTS (SELECT 1 FROM trial_sources s {join} WHERE s.trial_id = m.trial_id AND (cast(:kind AS text) = '' OR s.kind = :kind) AND {used})"
 
 
@@ -88,6 +92,12 @@ def page(
     count, end = rows[0].found, rows[-1]
     last = (end.trial_id, end.step, end.id)
     return ReportsPage([r.report for r in rows], last, count < most and len(rows) == count)
+
+
+def position(db: Database, trial_ids: Sequence[int], report_id: int) -> Position | None:
+    """Return the position of a report in a stream, or None if it is not a report of these trials."""
+    rows = db.read(_POSITION, {"id": report_id, "trial_ids": list(trial_ids)})
+    return (rows[0].trial_id, rows[0].step, rows[0].id) if rows else None
 
 
 @dataclass(frozen=True, slots=True)

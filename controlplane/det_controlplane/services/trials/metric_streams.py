@@ -10,7 +10,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.principal import User
 
-__all__ = ["START", "Position", "check_trials", "of_checkpoint", "of_model_version", "page"]
+__all__ = ["Position", "check_trials", "of_checkpoint", "of_model_version", "page", "start"]
 BATCH = 500
 
 
@@ -18,6 +18,16 @@ def check_trials(ctx: Context, trial_ids: Sequence[int]) -> None:
     lost = sorted(set(trial_ids) - trials.known(ctx.db, trial_ids))
     if lost:
         raise Missing(f"trials not found: {', '.join(map(str, lost))}")
+
+
+def start(ctx: Context, trial_ids: Sequence[int], after: int) -> Position:
+    """Return the position of the report `after`, or the first position for 0."""
+    if not after:
+        return START
+    position = metric_streams.position(ctx.db, trial_ids, after)
+    if position is None:
+        raise Missing(f"report {after} of these trials not found: read them from the beginning")
+    return position
 
 
 def page(ctx: Context, trial_ids: Sequence[int], group: str, after: Position) -> ReportsPage:

@@ -1,12 +1,21 @@
 """Reported metrics, one object for each report."""
 
+import time
 from datetime import datetime
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Type, TypeVar
 
-from determined.common.http import Session
+from determined.common.connections import pauses
+from determined.common.http import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MasterUnreachableError,
+    Session,
+    UntrustedMasterError,
+)
 from determined.common.pages import V1
 from determined.common.times import parsed
 
+_PATH = f"{V1}/trials/metrics/trial_metrics"
 _M = TypeVar("_M", bound="TrialMetrics")
 
 
@@ -72,8 +81,36 @@ class ValidationMetrics(TrialMetrics):
 
 def stream(session: Session, trial_ids: Sequence[int], group: str, kind: Type[_M]) -> Iterator[_M]:
     """Yield every report of a group. The reports of each trial are sorted by time."""
-    params: Dict[str, Any] = {"trialIds": list(trial_ids), "group": group}
-    path = f"{V1}/trials/metrics/trial_metrics"
-    for batch in session.stream_lines("GET", path, params=params):
-        for report in batch["metrics"]:
-            yield kind.from_report(report)
+    return (kind.from_report(report) for report in reports(session, trial_ids, group))
+
+
+def reports(
+    session: Session, trial_ids: Sequence[int], group: str = ""
+) -> Iterator[Dict[str, Any]]:
+    """Yield the JSON of every report of a group, or of all groups for '', by trial and step.
+
+    AWS Lambda ends long streams early, without an error. So the stream continues behind the last report until
+    an answer is empty. A broken connection continues in the same way.
+    """
+    first = last = failures = 0
+    pause_s = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    while True:
+        params: Dict[str, Any] = {"trialIds": list(trial_ids), "group": group}
+        previous = last
+        try:
+            lines = session.stream_lines("GET", _PATH, params={**params, "after": last or None})
+            for report in (report for batch in lines for report in batch["metrics"]):
+                if last and report["id"] == first:
+                    return  # a server that does not know `after` starts again
+                first, last = first or report["id"], report["id"]
+                yield report
+        except UntrustedMasterError:
+            raise
+        except MasterUnreachableError:
+            failures = failures + 1 if last == previous else 1
+            if failures > session.retries:
+                raise
+            time.sleep(next(pause_s))
+            continue
+        if last == previous:
+            return
