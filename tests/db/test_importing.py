@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from det_controlplane.core.importing.options import Options, parse_logs
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db.engine.connections import plain_engine
 from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.db.importing import source, target
 from det_controlplane.db.importing.source import NotDetermined
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import actions
 from det_controlplane.services.importing import importing, verify
-from det_controlplane.services.importing.importing import Result
+from det_controlplane.services.importing.importing import Report, Result
 from det_controlplane.services.importing.verify import Comparison
 from sqlalchemy import text
 
@@ -48,8 +50,10 @@ def compared(old: SourceCluster, url: str) -> list[Comparison]:
 
 
 def change(url: str, sql: str) -> None:
-    with target.opened(url) as cluster, cluster.begin() as tx:
+    engine = plain_engine(url)
+    with engine.begin() as tx:
         tx.execute(text(sql))
+    engine.dispose()
 
 
 class Rows:
@@ -213,6 +217,30 @@ def test_import_continues_after_each_interruption(
     assert not imported(whole, new_url).was_complete
     assert [each for each in compared(whole, new_url) if not each.equal] == []
     assert imported(whole, new_url).was_complete
+
+
+def test_import_continues_after_a_lost_connection(
+    whole: SourceCluster, new_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_EXPERIMENTS", 1)
+    losing = iter((False, True))
+
+    def lose(report: Report) -> None:
+        if next(losing, False):
+            change(
+                whole.url,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            )
+
+    with (
+        pytest.raises(DatabaseDown),
+        source.opened(whole.url) as snapshot,
+        target.opened(new_url) as cluster,
+    ):
+        importing.run(snapshot, cluster, Options(), lambda: NOW, lose)
+    imported(whole, new_url)
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
 
 
 def test_logs_are_selected(whole: SourceCluster, new_url: str, rows: Rows) -> None:
