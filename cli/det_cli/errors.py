@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from determined.common.failures import Failure
+
 OK, FAILED, USAGE, NOT_FOUND, DENIED, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -69,11 +71,10 @@ def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
     if "determined.common.http" not in sys.modules:
         return None
     from determined.common.failures import Failure
-    from determined.common.http import APIError, MasterUnreachableError, SignInFailed
+    from determined.common.http import APIError, MasterUnreachableError
 
     if isinstance(error, Failure):
-        code = DENIED if isinstance(error, SignInFailed) else FAILED
-        return ErrorReport(code, error.cause, error.hint)
+        return ErrorReport(_failure_code(error), error.cause, error.hint)
     if isinstance(error, MasterUnreachableError):
         return ErrorReport(FAILED, str(error), _reach_hint(str(error)))
     if isinstance(error, APIError):
@@ -88,6 +89,15 @@ def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
             code, error.message, "" if _message_has_command(error.message, hint) else hint
         )
     return None
+
+
+def _failure_code(error: "Failure") -> int:
+    from determined.common.failures import MissingContext
+    from determined.common.http import SignInFailed
+
+    if isinstance(error, SignInFailed):
+        return DENIED
+    return NOT_FOUND if isinstance(error, MissingContext) else FAILED
 
 
 def _reach_hint(message: str) -> str:
@@ -166,7 +176,7 @@ def _where_to_look(path: str, message: str) -> str:
 
 def _local_report(error: BaseException) -> "ErrorReport | None":
     if isinstance(error, FileNotFoundError):
-        return ErrorReport(FAILED, f"'{error.filename}' does not exist")
+        return ErrorReport(NOT_FOUND, f"'{error.filename}' does not exist")
     if isinstance(error, OSError) and error.filename is not None:
         return ErrorReport(FAILED, f"cannot use '{error.filename}': {error.strerror}")
     if isinstance(error, ModuleNotFoundError) and error.name is not None:

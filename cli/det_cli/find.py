@@ -108,13 +108,10 @@ def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str
 
 
 def unknown(word: str, path: str, names: list[str]) -> UsageError:
-    import difflib
+    from det_cli.suggest import hint
 
     where = f"det {path}".rstrip()
     why = NOT_HERE.get(f"{path} {word}".strip())
     if why:
         return UsageError(f"{where} does not have Determined's command '{word}'", why)
-    near = difflib.get_close_matches(word, names, 3, 0.6)
-    suggestions = " or ".join(f"`{where} {n}`" for n in near)
-    hint = f"did you mean {suggestions}?" if near else f"`{where} --help` lists the commands"
-    return UsageError(f"{where} has no command '{word}'", hint)
+    return UsageError(f"{where} has no command '{word}'", hint(word, path, names))

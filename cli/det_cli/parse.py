@@ -22,8 +22,18 @@ class _Parser(argparse.ArgumentParser):
             where = (
                 "; words after `--` are not options: move the option before it" if behind else ""
             )
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{where}")
+            options = [o for o in self._option_string_actions if o.startswith("--")]
+            guess = _closest(unknown[0], options) if not where else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{where}{guess}")
         return parsed
+
+
+def _closest(word: str, options: "list[str]") -> str:
+    """Return a suggestion for a misspelt option."""
+    import difflib
+
+    near = difflib.get_close_matches(word.partition("=")[0], options, 1, 0.75)
+    return f"; did you mean {near[0]}?" if near and word.startswith("--") else ""
 
 
 def parse(match: "Match", options: "dict[str, str]") -> argparse.Namespace:

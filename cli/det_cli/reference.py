@@ -22,7 +22,7 @@ colours off. A group without a command runs its default command, usually `list`,
 | 0 | done |
 | 1 | failed |
 | 2 | wrong usage |
-| 3 | an object does not exist |
+| 3 | an object or a file does not exist |
 | 4 | not signed in, or permission denied |
 | 5 | conflict with an existing object |
 | 130 | interrupted |

@@ -229,6 +229,11 @@ def trial_state_text(trial: "dict[str, Any]") -> str:
     return STOPPED_EARLY if trial.get("stoppedEarly") else state_text(trial["state"])
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 user`, `2 users`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def percent(value: "float | None") -> str:
     return "" if value is None else f"{value * 100:.1f}%"
 

@@ -154,7 +154,7 @@ def test_run_without_an_exception_has_its_last_error_and_restarts(
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     assert reason["cause"] == words
     assert reason["details"].startswith(
-        "trial 1, after 1 of 1 restarts: container failed with non-zero exit code: 2"
+        "trial 1, after restart 1 of 1: container failed with non-zero exit code: 2"
     )
 
 

@@ -146,7 +146,7 @@ def test_invalid_yaml_error_has_line_number(cluster: FakeCluster, det: Det, conf
 
 def test_missing_file_is_named(cluster: FakeCluster, det: Det, tmp_path: Path) -> None:
     result = det("e", "create", tmp_path / "none.yaml")
-    assert result.code == 1
+    assert result.code == 3
     assert f"'{tmp_path}/none.yaml' does not exist" in result.err
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from det_cli import __version__, product_version
+from det_cli.render import counted
 from det_controlplane.entry.local.files import Desired, LocalFiles, default_folder
 
 from tests.cli.conftest import Det
@@ -45,6 +46,40 @@ def test_group_without_list_command_prints_help(det: Det) -> None:
 def test_version_option_prints_version(det: Det, flag: str) -> None:
     own = importlib.metadata.version("determined-serverless")
     assert det(flag).out == f"det {__version__} (Determined Serverless {own})\n"
+
+
+def test_misspelt_option_gets_suggestion(det: Det) -> None:
+    result = det("e", "create", "--dryrun", "x.yaml")
+    assert result.code == 2
+    assert "unrecognized arguments: --dryrun; did you mean --dry-run?" in result.err
+
+
+def test_missing_file_and_missing_template_exit_with_3(
+    cluster: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    def missing(_: RecordedRequest) -> dict[str, object]:
+        raise Refusal(404, "template 'none' not found")
+
+    config = tmp_path / "config.yaml"
+    config.write_text("name: a\n")
+    cluster.on("POST", "/api/v1/experiments", missing)
+    for words in (
+        ["none.yaml"],
+        [config, tmp_path / "none"],
+        [config, tmp_path, "--template", "none"],
+    ):
+        assert det("e", "create", *words).code == 3
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
+def test_nouns_follow_their_numbers(number: int, text: str) -> None:
+    assert counted(number, "day") == text
+
+
+FORK = (
+    "`det experiment config ID` and `det experiment download-model-def ID` give the parts of a fork for"
+    " `det experiment create`; `det experiment continue ID` trains further"
+)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +133,19 @@ def test_empty_text_is_accepted(cluster: FakeCluster, det: Det) -> None:
         (["e", "creat"], "did you mean `det experiment create`?"),
         (["e", "set", "piority", 1], "did you mean `det experiment set priority`?"),
         (["qqq"], "`det --help` lists the commands"),
+        (["exp"], "did you mean `det experiment`?"),
+        (["expe", "list"], "did you mean `det experiment`?"),
+        (["list-trials", 1], "did you mean `det experiment list-trials`?"),
+        (["logs", 1], "did you mean `det experiment logs` or `det trial logs` or `det task logs`?"),
+        (["whoami"], "did you mean `det user whoami`?"),
+        (["queue"], "did you mean `det job list`?"),
+        (["e", "stop", 1], "did you mean `det experiment cancel` or `det experiment kill`?"),
+        (["e", "rm", 1], "did you mean `det experiment delete`?"),
+        (["e", "desc", 1], "did you mean `det experiment describe`?"),
+        (["deploy", "local", "up"], "did you mean `det deploy local cluster-up`?"),
+        (["deploy", "local", "start"], "did you mean `det deploy local cluster-up`?"),
+        (["fork", 1], FORK),
+        (["e", "fork", 1], FORK),
     ],
 )
 def test_misspelt_command_gets_suggestion(det: Det, words: list[object], hint: str) -> None:

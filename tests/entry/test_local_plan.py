@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.commands import main
+from det_controlplane.entry.local.errors import LocalError
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles
 from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
 
@@ -231,7 +232,7 @@ def test_interrupted_start_leaves_no_directory(
 
 
 def test_unreadable_configuration_is_named(files: LocalFiles) -> None:
-    with pytest.raises(BadPlan, match=r"cannot read .*absent\.yaml: No such file"):
+    with pytest.raises(LocalError, match=r"cannot read .*absent\.yaml: No such file"):
         plan(files, Namespace(master_config_path="absent.yaml"))
 
 

@@ -8,7 +8,7 @@ from determined.common.http import Session
 from det_cli import prompts
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import Column, say, show
+from det_cli.render import Column, counted, say, show
 
 _RESOURCES = ("maxSlots", "priority", "weight")
 _FOREVER = -1
@@ -103,14 +103,16 @@ def set_gc_policy(args: argparse.Namespace) -> None:
     if to_delete and not args.yes:
         args.format = "table"
         show(args, _TO_DELETE, to_delete)
-        prompts.confirm(f"Delete these {len(to_delete)} checkpoints?", yes=False)
+        prompts.confirm(f"Delete {counted(len(to_delete), 'checkpoint')}?", yes=False)
     policy = {
         "saveExperimentBest": args.save_experiment_best,
         "saveTrialBest": args.save_trial_best,
         "saveTrialLatest": args.save_trial_latest,
     }
     session.patch(f"{V1}/experiments/{id}", {"id": id, "checkpointStorage": policy})
-    print(f"Set GC policy of experiment {id}; {len(to_delete)} checkpoints will be deleted")
+    print(
+        f"Set GC policy of experiment {id}; {counted(len(to_delete), 'checkpoint')} will be deleted"
+    )
 
 
 def set_log_retention(args: argparse.Namespace) -> None:
@@ -122,6 +124,5 @@ def set_log_retention(args: argparse.Namespace) -> None:
     id = args.experiment_id if args.kind == "experiment" else args.trial_id
     path = f"{V1}/{args.kind}s/{id}/retain_logs"
     connect(args).put(path, {f"{args.kind}Id": id, "numDays": days})
-    say(
-        f"Logs of {args.kind} {id} will be kept {'forever' if args.forever else f'for {days} days'}."
-    )
+    period = "forever" if args.forever else f"for {counted(days, 'day')}"
+    say(f"Logs of {args.kind} {id} will be kept {period}.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from det_cli.connection import V1, connect, pages
 from det_cli.prompts import confirm
-from det_cli.render import Column, local_time, print_object, say, show
+from det_cli.render import Column, counted, local_time, print_object, say, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda i: i["id"]),
@@ -133,7 +133,7 @@ def _limits(pool: dict[str, Any]) -> Iterator[str]:
     if pool.get("spentBudget"):
         yield f"Pool {name} launches no machines: {pool['spentBudget']}"
     if pool["instances"] >= pool["maxInstances"]:
-        yield f"Pool {name} has reached its max_instances of {pool['maxInstances']} machines."
+        yield f"Pool {name} has reached its max_instances of {counted(pool['maxInstances'], 'machine')}."
     cheapest = min((offer["priceUsdHour"] for offer in pool["offers"]), default=0)
     if max_cost is not None and cost + cheapest > max_cost:
         yield f"Pool {name} costs ${cost:.2f} per hour; its max_hourly_cost is ${max_cost:.2f}."

@@ -12,7 +12,7 @@ from determined.common.http import MasterUnreachableError, Session
 from det_cli import __version__, product_version
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import Column, cell, local_time, print_object, say, show
+from det_cli.render import Column, cell, counted, local_time, print_object, say, show
 
 _LOG_KEYS = ("level", "color")
 _MARGIN = 200  # lines to re-read before the newest line, when only new lines are printed
@@ -97,7 +97,9 @@ def counts(args: argparse.Namespace) -> int:
                 f" checkpoints {d['keptCheckpoints']}, counted {d['checkpoints']};"
                 f" bytes {d['keptCheckpointSize']}, counted {d['checkpointSize']}"
             )
-        print(f"{'Repaired' if args.repair else 'Wrong:'} {len(differences)} experiments")
+        print(
+            f"{'Repaired' if args.repair else 'Wrong:'} {counted(len(differences), 'experiment')}"
+        )
     return 1 if differences and not args.repair else 0
 
 

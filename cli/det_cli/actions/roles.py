@@ -11,7 +11,7 @@ from det_cli.actions.user_groups import group_of
 from det_cli.actions.users import id_of as user_id_of
 from det_cli.connection import V1, connect, limited, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import Column, say, show
+from det_cli.render import Column, counted, say, show
 
 _R = V1 + "/roles"
 _ALL = -1
@@ -52,7 +52,9 @@ def describe(args: argparse.Namespace) -> None:
     )["roles"]
     if not args.format:
         holders = len(role["userRoleAssignments"]) + len(role["groupRoleAssignments"])
-        say(f"Role {role['role']['roleId']}, {role['role']['name']}: assigned {holders} times")
+        say(
+            f"Role {role['role']['roleId']}, {role['role']['name']}: {counted(holders, 'assignment')}"
+        )
     show(args, _PERMISSIONS, role["role"]["permissions"], role)
 
 

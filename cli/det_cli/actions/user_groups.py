@@ -10,7 +10,7 @@ from det_cli import prompts
 from det_cli.actions.users import id_of as user_id_of
 from det_cli.connection import V1, connect, limited
 from det_cli.errors import MissingError
-from det_cli.render import Column, say, show
+from det_cli.render import Column, counted, say, show
 
 _ALL = -1
 _COLUMNS: tuple[Column, ...] = (
@@ -79,7 +79,7 @@ def delete(args: argparse.Namespace) -> None:
     session = connect(args)
     group = group_of(session, args.group_name)
     prompts.confirm(
-        f"Delete group '{args.group_name}' and its roles? Its {len(group['users'])} users are kept.",
+        f"Delete group '{args.group_name}' and its roles? Its users ({len(group['users'])}) are kept.",
         yes=args.yes,
     )
     session.delete(f"{V1}/groups/{group['groupId']}")
@@ -91,7 +91,7 @@ def _edit(args: argparse.Namespace, change: str) -> str:
     names = [name for word in args.usernames for name in word.split(",") if name]
     id = group_of(session, args.group_name)["groupId"]
     session.put(f"{V1}/groups/{id}", {change: _ids(session, names)})
-    return "1 user" if len(names) == 1 else f"{len(names)} users"
+    return counted(len(names), "user")
 
 
 def _ids(session: Session, names: Sequence[str]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from det_cli.deployment import extras
 from det_cli.errors import CommandError
-from det_cli.render import Say
+from det_cli.render import Say, counted
 
 _GONE_S = 600.0
 _CLOUDS = {"aws": "AWS", "gcp": "Google Cloud"}
@@ -103,7 +103,7 @@ class Fleet:
         inventory = self.machines()
         if not inventory.names():
             return
-        self._say(f"Terminating {len(inventory.names())} machines")
+        self._say(f"Terminating {counted(len(inventory.names()), 'machine')}")
         for location, machines in inventory.machines.items():
             self._locations[location]().terminate(machines)
         limit = time.monotonic() + _GONE_S

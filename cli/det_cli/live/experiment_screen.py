@@ -74,7 +74,8 @@ def trial_count(count: int, limit: str = "") -> str:
 
 def reached(best: Trial) -> str:
     """Return a trial's id and the length of training at its best validation."""
-    return f"trial {best.id}" + (f" after {best.best_at} batches" if best.best_at else "")
+    noun = "batch" if best.best_at == 1 else "batches"
+    return f"trial {best.id}" + (f" after {best.best_at} {noun}" if best.best_at else "")
 
 
 def _best_lines(experiment: Experiment, room: int) -> list[Line]:

@@ -12,7 +12,7 @@ import stat
 import tarfile
 from typing import IO, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from determined.common.failures import BadContext
+from determined.common.failures import BadContext, MissingContext
 
 logger = logging.getLogger("determined")
 
@@ -114,7 +114,7 @@ class _Walk:
 
     def start(self, root: str, *, with_name: bool) -> None:
         if not os.path.exists(root):
-            raise BadContext(f"'{root}' does not exist", "name a directory or a file to send")
+            raise MissingContext(f"'{root}' does not exist", "name a directory or a file to send")
         name = os.path.basename(os.path.abspath(root)) if with_name else ""
         ignore = Ignore([*_detignore(root, with_name=with_name), *ALWAYS_IGNORED])
         if name:

@@ -28,3 +28,7 @@ class MultipleDownloadsFailed(Failure):
 
 class BadContext(Failure):
     """A context directory that cannot be sent."""
+
+
+class MissingContext(BadContext):
+    """A context directory that does not exist."""

@@ -6,6 +6,7 @@ from functools import partial
 from det_cli.deployment.rehearsal.cluster_client import ClusterClient, Machine
 from det_cli.deployment.rehearsal.records import StepFailed
 from det_cli.deployment.rehearsal.stage import FAILURES, Stage, cause_and_hint
+from det_cli.render import counted
 
 _WORK_ENDS_S = 180.0
 _MACHINES_END_S = 900.0
@@ -45,7 +46,7 @@ def _release_machines(stage: Stage, cluster: ClusterClient) -> list[str]:
     machines = [machine for machine in cluster.rented_since() if machine.ended_at is None]
     if not machines:
         return []
-    stage.say(f"Terminating {len(machines)} machines")
+    stage.say(f"Terminating {counted(len(machines), 'machine')}")
     busy = _wait_for_containers(stage, cluster, machines)
     for machine in machines:
         if machine.id not in busy:

@@ -11,6 +11,7 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.entry.local import certificate, own_database, rented
+from det_controlplane.entry.local.errors import NOT_FOUND, LocalError
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
 from det_controlplane.services.random_text import random_text
 
@@ -108,6 +109,8 @@ def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
         return {}
     try:
         text = path.read_text("utf-8")
+    except FileNotFoundError as e:
+        raise LocalError(f"cannot read {path}: {e.strerror}", NOT_FOUND) from e
     except OSError as e:
         raise BadPlan(f"cannot read {path}: {e.strerror}") from e
     return dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}

@@ -215,7 +215,7 @@ def _failure_of(row: Subject) -> RunFailure:
         return RunFailure(row.error or "see its logs", (), needs_new_code=False)
     run = explain_failure(row.exit_reason, row.errors.splitlines())
     name = "its last run" if row.last_trial_id is None else f"trial {row.last_trial_id}"
-    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
+    used = f", after restart {row.restarts} of {row.max_restarts}" if row.restarts else ""
     if row.error in ("", _EVERY_TRIAL):
         begin = f"{name}{used}: {run.details[0]}" if run.details else f"{name}{used} failed"
         details = (begin, *run.details[1:]) if run.details or row.last_trial_id else ()
