@@ -43,7 +43,7 @@ def test_webhook_is_shown_as_created(webhook: Any, user: Caller, admin: Caller) 
     assert new_webhook == {
         "id": new_webhook["id"], "name": "chat", "url": "https://example.com/hook",
         "webhookType": "WEBHOOK_TYPE_DEFAULT",
-        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1,
+        "mode": "WEBHOOK_MODE_WORKSPACE", "enabled": True, "workspaceId": 1,
         "lastArrivedAt": None, "lastFailedAt": None, "lastFailure": None, "waitingMessages": 0,
     }  # fmt: skip
     assert [(t["triggerType"], t["condition"], t["webhookId"]) for t in triggers] == [
@@ -176,6 +176,20 @@ def test_end_of_an_experiment_is_sent_once(
     assert event == {
         "event_type": "EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}, "event_data": {},
     }  # fmt: skip
+
+
+def test_disabled_webhook_sends_nothing_until_it_is_enabled(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    path = f"{W}/{webhook()['id']}"
+    assert user.done("PATCH", path, {"enabled": False})["webhook"]["enabled"] is False
+    end(user)
+    delivery.run(api.ctx)
+    assert inbox.events == []
+    user.done("PATCH", path, {"enabled": True})
+    end(user)
+    delivery.run(api.ctx)
+    assert len(inbox.events) == 1
 
 
 def test_experiments_choose_their_webhooks(

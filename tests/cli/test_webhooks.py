@@ -23,7 +23,7 @@ def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> Non
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     cells = [cell.strip() for cell in row.split("|")]
     assert cells == [
-        "1", "chat", "Uncategorized", "all", "error experiments, log lines with 'o{3}'", "default", "https://example.com",
+        "1", "chat", "Uncategorized", "all", "error experiments, log lines with 'o{3}'", "yes", "default", "https://example.com",
     ]  # fmt: skip
     assert det("webhook", "test", "1").out == "Test message of webhook 1 delivered\n"
     assert det("webhook", "edit", "1", "--url", "https://example.org").code == 0
@@ -31,6 +31,8 @@ def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> Non
     assert det("webhook", "edit", "1", "--on", "completed", "--on-log", "o{3}").code == 0
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     assert row.split("|")[4].strip() == "log lines with 'o{3}', completed experiments"
+    assert det("webhook", "edit", "1", "--enabled", "false").code == 0
+    assert "| no " in det("webhook", "list").out
     assert det("webhook", "edit", "1", "--on-budget").code == 0
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     assert row.split("|")[4].strip() == "budgets"

@@ -150,6 +150,8 @@ def test_experiments_are_imported_with_all_that_belongs_to_them(
     versions = """SELECT m.name, v.version, c.steps_completed FROM models m
         JOIN model_versions v ON v.model_id = m.id JOIN checkpoints c ON c.uuid = v.checkpoint_uuid"""
     assert rows(versions) == [("digits", 1, 16)]
+    webhooks = "SELECT w.name, w.enabled, t.condition FROM webhooks w JOIN webhook_triggers t ON t.webhook_id = w.id"
+    assert rows(webhooks) == [("slack", False, {"state": "COMPLETED"})]
     assert rows("SELECT task_kind::text, workspace_name, slots FROM deleted_allocations") == [
         ("NOTEBOOK", "Vision", 2)
     ]

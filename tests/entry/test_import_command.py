@@ -51,7 +51,7 @@ def test_dry_run_counts_and_changes_nothing(
     assert commands.main("determined", arguments(old.url, new_url, dry_run=True)) == 0
     text = capsys.readouterr().out
     assert "4 experiments" in text
-    assert "webhooks do not move" in text
+    assert "users" in text
     assert "nothing was changed" in text
     assert commands.main("verify", arguments(old.url, new_url)) == 1
     assert "was not imported here: run `det import determined` first" in capsys.readouterr().err

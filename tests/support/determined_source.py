@@ -234,6 +234,9 @@ def populate(old: SourceCluster) -> None:
         name="slack",
         mode="WORKSPACE",
     )
+    old.add(
+        "webhook_triggers", id=1, trigger_type="EXPERIMENT_STATE_CHANGE", condition={"state": "COMPLETED"}, webhook_id=1
+    )  # fmt: skip
     old.add("storage_backend_s3", id=1, bucket="checkpoints", prefix="team")
     old.add("storage_backend", id=1, s3_id=1)
     _populate_experiments(old)

@@ -21,6 +21,7 @@ def list_(args: argparse.Namespace) -> None:
         ("Workspace", lambda w: spaces.get(w["workspaceId"], w["workspaceId"] or "all")),
         ("Experiments", lambda w: "all" if w["mode"].endswith("WORKSPACE") else "selected by name"),
         ("Events", lambda w: ", ".join(map(_trigger_text, w["triggers"]))),
+        ("Enabled", lambda w: "yes" if w["enabled"] else "no"),
         ("Format", lambda w: w["webhookType"].removeprefix("WEBHOOK_TYPE_").lower()),
         ("URL", lambda w: w["url"]),
     ]
@@ -85,11 +86,15 @@ def _trigger(kind: str, **condition: str) -> dict[str, Any]:
 
 
 def edit(args: argparse.Namespace) -> None:
-    fields = {"url": args.url, "name": args.name, "triggers": _triggers(args) or None}
+    fields = {
+        "url": args.url, "name": args.name, "triggers": _triggers(args) or None,
+        "enabled": None if args.enabled is None else args.enabled == "true",
+    }  # fmt: skip
     changes = {name: value for name, value in fields.items() if value is not None}
     if not changes:
         raise UsageError(
-            "nothing to change", "give --url, --name, --on, --on-log, --on-alert or --on-budget"
+            "nothing to change",
+            "give --url, --name, --enabled, --on, --on-log, --on-alert or --on-budget",
         )
     connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
     print(f"Changed webhook {args.webhook_id}")

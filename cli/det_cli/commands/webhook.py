@@ -63,6 +63,7 @@ MEMBERS = {
             ID,
             Arg("--url", help="the new URL"),
             Arg("--name", help="the new name"),
+            Arg("--enabled", choices=["true", "false"], help="whether messages are sent"),
             *EVENTS,
         ),
         Command(

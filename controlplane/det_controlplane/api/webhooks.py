@@ -71,6 +71,7 @@ class WebhookChanges:
     name: str | None = None
     url: str | None = None
     triggers: list[TriggerBody] | None = None
+    enabled: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ def create(ctx: Context, request: Request, body: WebhookBody) -> Answer:
 def edit(ctx: Context, request: Request, body: WebhookChanges) -> Answer:
     triggers = None if body.triggers is None else [_trigger(item) for item in body.triggers]
     edited = administration.edit(
-        ctx, user_of(request), request.id("id"), url=body.url, name=body.name, triggers=triggers
-    )
+        ctx, user_of(request), request.id("id"), url=body.url, name=body.name, triggers=triggers, enabled=body.enabled,
+    )  # fmt: skip
     return json_response({"webhook": edited})
 
 

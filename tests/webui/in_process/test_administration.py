@@ -121,6 +121,9 @@ def test_webhook_can_be_created_tested_and_deleted(tab: Tab, house: House) -> No
     end(house.admin)
     delivery.run(house.api.ctx)
     tab.page.get_by_text(re.compile("attempt 1, will retry: .* 503")).wait_for()
+    press(tab, "Actions on pager", "Disable")
+    tab.page.get_by_text("Disabled", exact=True).wait_for()
+    assert house.admin.get(W)["webhooks"][0]["enabled"] is False
     press(tab, "Actions on pager", "Delete", "Delete")
     tab.page.get_by_text("No webhooks yet").wait_for()
     assert house.admin.get(W)["webhooks"] == []

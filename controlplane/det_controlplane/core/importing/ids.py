@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 # The kinds of rows with numbers of their own. Each is a table of this cluster.
 KINDS = (
     "users", "groups", "workspaces", "projects", "experiments", "trials", "metrics", "models", "model_versions",
+    "webhooks",
 )  # fmt: skip
 _STEP = 10_000
 

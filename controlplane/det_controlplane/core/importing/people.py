@@ -7,9 +7,11 @@ from det_controlplane.core.importing.ids import Ids
 from det_controlplane.core.importing.remarks import Remarks
 from det_controlplane.core.importing.values import Row, first_instant, instant
 from det_controlplane.core.people.roles import ROLES
+from det_controlplane.core.webhooks import TriggerType
 
 BCRYPT = "bcrypt$"  # begins a password hash of Determined; sign_in replaces it
 _LONGEST_NAME = 80
+_TRIGGERS = frozenset(trigger.value for trigger in TriggerType)
 _SUFFIX = " (imported)"
 _KEY_LENGTH = 5
 
@@ -132,6 +134,26 @@ def config_policy(row: Row, ids: Ids) -> dict[str, Any]:
         "workspace_id": 0 if workspace_id is None else ids.new("workspaces", workspace_id),
         "workload_type": row["workload_type"],
         "policy": {name: value for name, value in parts.items() if value is not None},
+    }  # fmt: skip
+
+
+def webhook(row: Row, ids: Ids) -> dict[str, Any]:
+    """Return a webhook that sends nothing until it is enabled."""
+    workspace_id = row.get("workspace_id")
+    return {
+        "id": ids.new("webhooks", row["id"]), "name": row.get("name") or f"webhook {row['id']}", "url": row["url"],
+        "type": row["webhook_type"], "mode": row.get("mode") or "WORKSPACE",
+        "workspace_id": None if workspace_id is None else ids.new("workspaces", workspace_id), "enabled": False,
+    }  # fmt: skip
+
+
+def webhook_trigger(row: Row, ids: Ids) -> dict[str, Any] | None:
+    """Return a trigger, or None if this cluster has no such trigger."""
+    if row["trigger_type"] not in _TRIGGERS:
+        return None
+    return {
+        "webhook_id": ids.new("webhooks", row["webhook_id"]), "type": row["trigger_type"],
+        "condition": row.get("condition") or {},
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from det_controlplane.db.engine.views import time
 _webhooks, _triggers = schema.webhooks.c, schema.webhook_triggers.c
 _SHOWN = text(f"""
     SELECT json_build_object('id', w.id, 'name', w.name, 'url', w.url, 'sealed', w.sealed, 'webhookType', 'WEBHOOK_TYPE_' || w.type,
-        'mode', 'WEBHOOK_MODE_' || w.mode, 'workspaceId', coalesce(w.workspace_id, 0), 'triggers', (
+        'mode', 'WEBHOOK_MODE_' || w.mode, 'enabled', w.enabled, 'workspaceId', coalesce(w.workspace_id, 0), 'triggers', (
             SELECT coalesce(json_agg(json_build_object('id', t.id, 'webhookId', t.webhook_id,
                 'triggerType', 'TRIGGER_TYPE_' || t.type, 'condition', t.condition) ORDER BY t.id), '[]'::json)
             FROM webhook_triggers t WHERE t.webhook_id = w.id),
@@ -33,7 +33,7 @@ _SHOWN = text(f"""
 # Webhooks that receive events of an experiment `e`: those of its workspace and of the cluster, unless the experiment
 # opts out, and the webhooks that it names.
 _CHOSEN = """
-    (w.workspace_id IS NULL OR w.workspace_id = p.workspace_id) AND CASE w.mode
+    w.enabled AND (w.workspace_id IS NULL OR w.workspace_id = p.workspace_id) AND CASE w.mode
         WHEN 'WORKSPACE' THEN coalesce(e.config #>> '{integrations,webhooks,exclude}', 'false') <> 'true'
         ELSE (e.config #> '{integrations,webhooks,webhook_id}')::jsonb @> to_jsonb(w.id)
           OR (e.config #> '{integrations,webhooks,webhook_name}')::jsonb @> to_jsonb(w.name) END
@@ -55,7 +55,7 @@ _PROMISE = text(f"""
     LEFT JOIN projects p ON p.id = e.project_id LEFT JOIN workspaces ws ON ws.id = p.workspace_id
     LEFT JOIN jobs j ON j.id = e.job_id
     JOIN webhooks w ON CASE WHEN asked.id IS NOT NULL THEN {_CHOSEN}
-        ELSE w.mode = 'WORKSPACE' AND (w.workspace_id IS NULL OR w.workspace_id = :workspace_id) END
+        ELSE w.enabled AND w.mode = 'WORKSPACE' AND (w.workspace_id IS NULL OR w.workspace_id = :workspace_id) END
     JOIN webhook_triggers t ON t.webhook_id = w.id
     CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NOT NULL THEN jsonb_build_object(
         'id', e.id, 'state', e.state, 'name', e.name, 'resource_pool', j.pool,

@@ -9,7 +9,9 @@ from det_controlplane.db.importing.piping import Sink
 from det_controlplane.db.importing.source import Source
 
 Row = dict[str, Any]
-_NUMBERED = ("users", "groups", "workspaces", "projects", "experiments", "models", "model_versions")
+_NUMBERED = (
+    "users", "groups", "workspaces", "projects", "experiments", "models", "model_versions", "webhooks",
+)  # fmt: skip
 _ESCAPES = {0: "\ufffd", 8: r"\b", 9: r"\t", 10: r"\n", 11: r"\v", 12: r"\f", 13: r"\r", 92: r"\\"}
 
 # Tables and views of Determined 0.28 to 0.38.1, imported or not. A dry run names others.

@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -10,6 +11,7 @@ from sqlalchemy import (
     Integer,
     Table,
     Text,
+    text,
 )
 
 from det_controlplane.core.webhooks import TriggerType, WebhookMode, WebhookType
@@ -28,6 +30,8 @@ webhooks = Table(
     # NULL: of the whole cluster.
     Column("workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE")),
     Column("created_at", Time, nullable=False),
+    # Imported webhooks send nothing until somebody enables them.
+    Column("enabled", Boolean, nullable=False, server_default=text("true")),
     # The last message that arrived, and the last try that failed.
     Column("arrived_at", Time),
     Column("failed_at", Time),

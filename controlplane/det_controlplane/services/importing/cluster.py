@@ -1,6 +1,7 @@
 """Import what experiments belong to and what refers to them: people, workspaces, templates, models, usage."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from det_controlplane.core.importing import experiments as convert
 from det_controlplane.core.importing import people
@@ -60,6 +61,7 @@ class ClusterImport:
     tx: Tx
     ids: Ids
     remarks: Remarks
+    now: datetime
 
     def import_people(self) -> None:
         """Import everything that experiments belong to."""
@@ -168,9 +170,21 @@ class ClusterImport:
             people.config_policy(row, self.ids) for row in self.source.rows("task_config_policies")
         ]
         target.add(self.tx, "config_policies", policies, skip_existing=True)
-        for row in self.source.rows("webhooks"):
+        self._webhooks()
+
+    def _webhooks(self) -> None:
+        webhooks = self.source.rows("webhooks", "true ORDER BY id")
+        rows = [{**people.webhook(row, self.ids), "created_at": self.now} for row in webhooks]
+        target.add(self.tx, "webhooks", rows)
+        triggers = [
+            people.webhook_trigger(row, self.ids)
+            for row in self.source.rows("webhook_triggers", "true ORDER BY id")
+        ]
+        target.add(self.tx, "webhook_triggers", [row for row in triggers if row is not None])
+        for row in rows:
             self.remarks.add(
-                f"webhook {row['id']}", "does not move: create it again with `det webhook create`"
+                f"webhook {row['id']}",
+                "sends nothing until you enable it: det webhook edit ID --enabled true",
             )
 
     def _usage_of_other_tasks(self) -> None:

@@ -57,11 +57,11 @@ def run(
     options = replace(options, logs=parse_logs(progress.logs))
     if not progress.people:
         with cluster.begin() as tx:
-            ClusterImport(source, tx, result.ids, result.remarks).import_people()
+            ClusterImport(source, tx, result.ids, result.remarks, now()).import_people()
             target.advance(tx, progress.id, people=True)
     _import_experiments(source, cluster, progress, options, now, report, result)
     with cluster.begin() as tx:
-        ClusterImport(source, tx, result.ids, result.remarks).import_models()
+        ClusterImport(source, tx, result.ids, result.remarks, now()).import_models()
         target.end(tx, progress.id)
     return result
 

@@ -18,7 +18,6 @@ _ABSENT = (
         "user_sessions",
         "sessions and access tokens do not move: people sign in again, and make new tokens",
     ),
-    ("webhooks", "webhooks do not move: create them again with `det webhook create`"),
     ("user_web_settings", "settings of the old WebUI do not move"),
     ("resource_aggregates", "sums of usage do not move: they are computed again from the runs"),
     ("trial_profiler_metrics", "profiler series of versions before 0.30 do not move"),

@@ -77,13 +77,14 @@ def edit(
     url: str | None = None,
     name: str | None = None,
     triggers: Sequence[Trigger] | None = None,
+    enabled: bool | None = None,
 ) -> dict[str, Any]:
     """Change the given fields. `triggers` replaces all triggers."""
     with ctx.db.autocommit() as tx:
         workspace_id = _workspace_of(tx, webhook_id)
         _check_right(caller, workspace_id)
         earlier = _read_webhook(tx, webhook_id)
-    columns: dict[str, str] = {}
+    columns: dict[str, Any] = {} if enabled is None else {"enabled": enabled}
     if url is not None and url != shown_address(earlier["url"]):
         _refuse(url_problems(url))
         _refuse(delivery.target_problems(ctx, url))

@@ -33,7 +33,7 @@ export function Page() {
     <//>
     <${Panel} flush>
       <${Loaded} of=${found}>
-        ${(/** @type {{ webhooks: any[], places: any[] }} */ { webhooks, places }) => (webhooks.length ? html`<${Rows} rows=${webhooks} places=${places} open=${setOpen} />` : html`<${None} />`)}
+        ${(/** @type {{ webhooks: any[], places: any[] }} */ { webhooks, places }) => (webhooks.length ? html`<${Rows} rows=${webhooks} places=${places} open=${setOpen} reload=${found.reload} />` : html`<${None} />`)}
       <//>
     <//>
     ${open?.what === "new" && html`<${New} places=${own} onClose=${close} onDone=${found.reload} />`}
@@ -51,21 +51,27 @@ const None = () => html`
 /** @param {any} t */
 const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `log lines matching ${t.condition.regex}` : t.condition.subject ? "budgets" : "alerts");
 
-/** @param {{ rows: any[], places: any[], open: (what: any) => void }} props */
-function Rows({ rows, places, open }) {
+/** @param {{ rows: any[], places: any[], open: (what: any) => void, reload: () => Promise<void> }} props */
+function Rows({ rows, places, open, reload }) {
   const test = (/** @type {any} */ w) => attempt(() => post(`/api/v1/webhooks/${w.id}/test`), `${w.name}: test message delivered`);
+  const enable = async (/** @type {any} */ w) => {
+    const done = `${w.name}: ${w.enabled ? "no messages are sent" : "messages are sent"}`;
+    await attempt(() => send("PATCH", `/api/v1/webhooks/${w.id}`, { enabled: !w.enabled }), done);
+    await reload();
+  };
   const edits = (/** @type {any} */ w) => (w.workspaceId ? may("EDIT_WEBHOOKS", w.workspaceId) : isAdmin());
   const columns = [
     { name: "Webhook", main: true, cell: (/** @type {any} */ w) => html`${w.name}<div class="faint small cut">${w.url}</div>` },
     { name: "Triggers", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}${w.mode.endsWith("SPECIFIC") ? "; only experiments that reference it" : ""}</span>` },
     { name: "Workspace", cell: (/** @type {any} */ w) => (w.workspaceId ? (places.find((p) => p.id === w.workspaceId)?.name ?? w.workspaceId) : "all") },
-    { name: "Messages", wrap: true, cell: (/** @type {any} */ w) => html`<${Messages} of=${w} />` },
+    { name: "Messages", wrap: true, cell: (/** @type {any} */ w) => html`${!w.enabled && html`<div class="soft">Disabled</div>`}<${Messages} of=${w} />` },
     {
       name: "", right: true,
       cell: (/** @type {any} */ w) =>
         edits(w) &&
         html`<span class="actions"><${Button} aria-label=${`Test ${w.name}`} onClick=${() => test(w)}>Test<//> <${Menu} label=${`Actions on ${w.name}`} kind="plain" items=${[
           { name: "Deliveries", act: () => go(`/webhooks/${w.id}`) },
+          { name: w.enabled ? "Disable" : "Enable", act: () => enable(w) },
           { name: "Edit", act: () => open({ what: "edit", of: w }) },
           { name: "Delete", danger: true, act: () => open({ what: "delete", of: w }) },
         ]} /></span>`,
