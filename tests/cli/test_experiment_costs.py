@@ -45,13 +45,62 @@ def test_dry_run_estimates_hourly_cost_of_the_search(
     )
     result = det("e", "create", config, "--dry-run")
     assert result.code == 0
-    assert "8 trials with 2 slots each" in result.err
-    assert result.err.index("$1.00  aws r-a g5.12xlarge spot") < result.err.index(
+    assert "trials  8 (" in result.out
+    assert "slots   2 per trial, 16 at the same time, in pool gpu" in result.out
+    assert result.out.index("$1.00  aws r-a g5.12xlarge spot") < result.out.index(
         "$1.60  gcp s g2-standard-4"
     )
-    assert "costs $8.00 to $12.80" in result.err
-    assert "spot (cloud price of 2026-11-20 10:00:00+0000)" in result.err
-    assert "on-demand (list price of June 2025)" in result.err
+    assert "costs $8.00 to $12.80" in result.out
+    assert "spot (cloud price of 2026-11-20 10:00:00+0000)" in result.out
+    assert "on-demand (list price of June 2025)" in result.out
+
+
+def batches(*groups: tuple[int, int]) -> dict[str, Any]:
+    units = [{"count": n, "unit": {"name": "batches", "value": length}} for n, length in groups]
+    return {"summary": {"trials": units}}
+
+
+def test_dry_run_shows_trials_slots_hours_and_money_first(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    """Experiment 7 trained 1,000 batches in two hours, so 1,500 batches take three."""
+    searcher = {"name": "adaptive_asha", "max_concurrent_trials": 4}
+    resolved_config = {
+        "name": "mine", "searcher": searcher, "resources": {"slots_per_trial": 2, "resource_pool": "gpu"},
+    }  # fmt: skip
+    before = {"id": 7, "config": {"name": "mine", "searcher": {"name": "single", "max_length": 9}}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on("POST", "/api/v1/experiments-search", {"experiments": [{"experiment": {"id": 7}}]})
+    cluster.on("GET", "/api/v1/experiments/7", {"experiment": before})
+    cluster.on("GET", "/api/v1/experiments/7/trials", {"trials": [{"wallClockTime": 7200.0}]})
+
+    def preview(request: RecordedRequest) -> dict[str, Any]:
+        is_earlier = request.body["config"]["searcher"]["name"] == "single"
+        return batches((1, 1000)) if is_earlier else batches((6, 100), (3, 300))
+
+    cluster.on("POST", "/api/v1/preview-hp-search", preview)
+    result = det("e", "create", config, "--dry-run")
+    assert result.out.splitlines()[:4] == [
+        "trials  9 (adaptive_asha): 6 for 100 batches, 3 for 300 batches",
+        "slots   2 per trial, 8 at the same time, in pool gpu",
+        "hours   6 slot hours, if it trains as fast as experiment 7",
+        "money   $3.00 to $4.80 for all trials; --max-cost limits it",
+    ]
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["create", "dry-run"])
+def test_max_cost_says_that_a_pool_costs_nothing(
+    cluster: FakeCluster, det: Det, config: Path, more: list[str]
+) -> None:
+    pools = [{"name": "default", "defaultComputePool": True}]
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": pools})
+    cluster.on("PUT", "/api/v1/budgets", {"budget": {"id": 1, "limitUsd": 5, "spentUsd": 0}})
+    result = det("e", "create", config, "--max-cost", "5", *more)
+    assert result.code == 0
+    assert "Pool default rents no machines: its jobs cost $0.00, so --max-cost has no" in result.err
+    assert ("money   $0.00: pool default rents no machines" in result.out) == bool(more)
 
 
 def offered(slots: int, price: float, **more: object) -> dict[str, object]:
@@ -85,7 +134,7 @@ def test_dry_run_estimate_uses_only_suitable_offers(
     cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
-    assert message in det("e", "create", config, "--dry-run").err
+    assert message in det("e", "create", config, "--dry-run").out
 
 
 def test_dry_run_without_pool_uses_default_pool(
@@ -101,7 +150,8 @@ def test_dry_run_without_pool_uses_default_pool(
     cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": pools})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
     result = det("e", "create", config, "--dry-run")
-    assert "One trial with 1 slot. Hourly price of one trial in pool gpu" in result.err
+    assert "slots   1 per trial, in pool gpu\n" in result.out
+    assert "Hourly price of one trial in pool gpu" in result.out
 
 
 def test_max_cost_is_set_before_activation(cluster: FakeCluster, det: Det, config: Path) -> None:

@@ -104,12 +104,21 @@ def test_config_options_override_the_file(cluster: FakeCluster, det: Det, config
     assert "lr: 1e-3" in text
 
 
-def test_dry_run_prints_resolved_configuration_without_creating_experiment(
+def test_dry_run_prints_the_resolved_configuration_on_request(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": []})
     result = det("e", "create", config, code, "--dry-run")
     assert result.code == 0
-    assert yaml.safe_load(result.out) == {"name": "mnist-1", "resources": {}}
+    assert "mnist-1" not in result.out
+    result = det("e", "create", config, code, "--dry-run", "--show-config")
+    estimate, _, document = result.out.partition("\n\n")
+    assert estimate.startswith("trials  ")
+    assert yaml.safe_load(document) == {"name": "mnist-1", "resources": {}}
+    as_json = det("e", "create", config, code, "--dry-run", "--show-config", "--json").out
+    assert json.loads(as_json) == {"name": "mnist-1", "resources": {}}
+    cluster.asked.clear()
+    det("e", "create", config, code, "--dry-run")
     assert created(cluster)["validateOnly"] is True
     assert cluster.experiments == {}
 

@@ -14,7 +14,7 @@ from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
 from det_cli import config_file, local_test
-from det_cli.actions import budgets, prices, wait_report
+from det_cli.actions import budgets, dry_run, prices, wait_report
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
@@ -47,10 +47,15 @@ def create(args: argparse.Namespace) -> int:
     if args.dry_run:
         dry_run_body = {**body, "validateOnly": True, "activate": False}
         response = session.post(V1 + "/experiments", {**dry_run_body, "modelDefinition": []})
-        print_yaml(response["config"])
         _print_warnings(response)
-        for line in prices.estimate(session, response["config"]):
-            say(line)
+        if args.format == "json":
+            print_json(response["config"])
+        else:
+            dry_run.print_estimate(session, response["config"])
+            _say_if_free(session, args, response["config"])
+        if args.show_config and args.format != "json":
+            print()
+            print_yaml(response["config"])
         say("The configuration is valid. No experiment was created.")
         return OK
     if args.test_mode:
@@ -60,10 +65,24 @@ def create(args: argparse.Namespace) -> int:
     idempotency = {"Idempotency-Key": str(uuid.uuid4())}
     response = session.post(V1 + "/experiments", body, headers=idempotency)
     if args.max_cost is not None:
+        _say_if_free(session, args, response.get("config") or {})
         _set_budget(
             session, int(response["experiment"]["id"]), args.max_cost, activate=not args.paused
         )
     return _report_created(session, args, response, ports)
+
+
+def _say_if_free(session: Session, args: argparse.Namespace, config: dict[str, Any]) -> None:
+    """Say that --max-cost has no effect in a pool that rents no machines."""
+    if args.max_cost is None:
+        return
+    try:
+        pool = prices.pool_name(session, config)
+        is_free = prices.rented_pool(session, pool) is None
+    except (APIError, MasterUnreachableError):
+        return  # the experiment has been created, and its budget has to be set
+    if is_free:
+        say(f"Pool {pool} rents no machines: its jobs cost $0.00, so --max-cost has no effect.")
 
 
 def _set_budget(session: Session, id: int, limit: str, *, activate: bool) -> None:

@@ -7,18 +7,23 @@ from typing import Any
 from determined.common.http import NotFoundError, Session
 
 from det_cli.connection import V1
-from det_cli.render import local_time
+from det_cli.render import counted, local_time
 
 SHOWN_OFFERS = 3
 
 
-def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
-    """Yield lines with the trials, slots and prices of an experiment. A pool must rent machines."""
+def estimate(session: Session, config: dict[str, Any], trials: int, hours: float) -> Iterator[str]:
+    """Yield lines about the cost of an experiment. `hours` is the length of all trials together, or 0."""
     resources = config.get("resources") or {}
-    pool = _pool(session, str(resources.get("resource_pool") or ""))
     slots = int(resources.get("slots_per_trial") or 0)
     single_node = bool(resources.get("is_single_node"))
-    if pool is None or not slots:
+    name = pool_name(session, config)
+    pool = rented_pool(session, name)
+    if pool is None:
+        yield f"$0.00: pool {name} rents no machines"
+        return
+    if not slots:
+        yield "unknown: trials without slots share machines"
         return
     prices = sorted(
         (_trial_price(offer, slots), _name(offer) + _source(offer, pool))
@@ -27,34 +32,46 @@ def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
     )
     if not prices:
         yield (
-            f"No offer of pool {pool['name']} within its price caps fits a trial with {slots} slots;"
+            f"No offer of pool {pool['name']} within its price caps fits a trial with {counted(slots, 'slot')};"
             f" see `det pool describe {pool['name']}`."
         )
         return
-    response = session.post(V1 + "/preview-hp-search", {"config": config})
-    trials = sum(int(trial["count"]) for trial in response["summary"]["trials"])
-    slot_text = "1 slot" if slots == 1 else f"{slots} slots"
-    each = f"{trials} trials with {slot_text} each" if trials > 1 else f"One trial with {slot_text}"
-    yield f"{each}. Hourly price of one trial in pool {pool['name']}, cheapest first:"
-    for price, name in prices[:SHOWN_OFFERS]:
-        yield f"  ${price:.2f}  {name}"
-    least, most = prices[0][0] * trials, prices[-1][0] * trials
-    costs = " to ".join(dict.fromkeys((f"${least:.2f}", f"${most:.2f}")))
-    yield f"One hour of training for every trial costs {costs}; --max-cost limits the cost."
+    least, most = prices[0][0], prices[-1][0]
+    if hours:
+        yield f"{_range(hours * least, hours * most)} for all trials; --max-cost limits it"
+    else:
+        yield (
+            f"One hour of training for every trial costs {_range(trials * least, trials * most)};"
+            " --max-cost limits the cost."
+        )
+    yield f"Hourly price of one trial in pool {pool['name']}, cheapest first:"
+    for price, offer_name in prices[:SHOWN_OFFERS]:
+        yield f"  ${price:.2f}  {offer_name}"
 
 
-def _pool(session: Session, name: str) -> "dict[str, Any] | None":
+def _range(least: float, most: float) -> str:
+    return " to ".join(dict.fromkeys((f"${least:.2f}", f"${most:.2f}")))
+
+
+def pool_name(session: Session, config: dict[str, Any]) -> str:
+    """Return the pool of an experiment: the one of its configuration, or the default pool."""
+    return str((config.get("resources") or {}).get("resource_pool") or "") or _default_pool(session)
+
+
+def rented_pool(session: Session, name: str) -> "dict[str, Any] | None":
+    """Return a pool that rents machines, with its offers; None for other pools."""
     try:
         pools = session.get(V1 + "/rented-pools")["pools"]
     except NotFoundError:
         return None
-    if pools and not name:
-        name = _default_pool(session)
     return next((pool for pool in pools if pool["name"] == name), None)
 
 
 def _default_pool(session: Session) -> str:
-    pools = session.get(V1 + "/resource-pools")["resourcePools"]
+    try:
+        pools = session.get(V1 + "/resource-pools")["resourcePools"]
+    except NotFoundError:
+        return ""
     return next((pool["name"] for pool in pools if pool["defaultComputePool"]), "")
 
 

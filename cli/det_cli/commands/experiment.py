@@ -98,8 +98,13 @@ CREATE = Command(
             "--dry-run",
             "--validate-only",
             action="store_true",
-            help="validate the experiment and print its full configuration and estimated cost; create nothing",
+            help="validate the experiment and print its trials, slots, hours and cost; create nothing",
         ),
+    ),
+    Arg(
+        "--show-config",
+        action="store_true",
+        help="with --dry-run: also print the full configuration (--json: only the configuration)",
     ),
 )
 
