@@ -56,6 +56,8 @@ for (const [name, file, ours] of FILES) {
   for (const [bare, address] of Object.entries(NAMES)) text = text.replaceAll(`from"${bare}"`, `from"${address}"`);
   if (ours === "xterm.js") text = withoutInlineStyles(text);
   if (ours === "uplot.js") text = `${text.trimEnd()}\nexport default uPlot;`;
+  // LICENSES.txt has the notices.
+  if (ours.endsWith(".css")) text = text.replace(/\/\*[\s\S]*?\*\/\s*/g, "");
   const banner = `/*! ${name} ${version}, ${license}: see LICENSES.txt */\n`;
   writeFileSync(join(target, ours), `${banner}${text.trimEnd()}\n`);
 }
