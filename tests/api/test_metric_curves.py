@@ -126,6 +126,8 @@ def test_curves_of_the_best_trials_come_first(user: Caller, smaller: bool) -> No
     assert [p["values"] for p in trial["data"]] == [{"loss": 0.7}, {"loss": 0.2}]
     both = only(user, stream, metricName="loss", group="validation")["trials"]
     assert [t["trialId"] for t in both] == [second, first]
+    best = user.get(f"/api/v1/trials/{second}")["trial"]["searcherMetricValue"]
+    assert both[0]["searcherMetricValue"] == best
 
 
 LONG = 12_000  # reports: more than are numbered one by one

@@ -269,6 +269,87 @@ def test_log_axes_label_decades_and_few_numbers_within_a_decade(tab: Tab) -> Non
     assert len(very_wide) <= 9
 
 
+def test_all_values_at_the_cursor_are_shown_in_their_order(
+    tab: Tab, five: tuple[int, list[int]]
+) -> None:
+    experiment_id, trials = five
+    tab.open(f"/experiments/{experiment_id}")
+    plot = tab.page.locator(".chart .u-over")
+    plot.wait_for()
+    box = plot.bounding_box()
+    plot.hover(position={"x": box["width"] - 2, "y": box["height"] - 2})
+    tip = tab.page.locator(".chart-tip")
+    tip.get_by_text("4 batches").wait_for()
+    assert [row.inner_text().split() for row in tip.locator("tbody tr").all()] == [
+        ["Trial", str(trial), str(round(0.5 - nth / 10, 1))] for nth, trial in enumerate(trials)
+    ]
+    assert tip.locator(".near").inner_text().split()[1] == str(trials[-1])
+    plot.hover(position={"x": 3, "y": 3})
+    tip.get_by_text("2 batches").wait_for()
+    assert tip.locator("tbody tr").count() == 5
+
+
+def test_legend_shows_the_value_by_which_it_is_sorted(tab: Tab, house: House) -> None:
+    experiment_id, (first, second) = curved(house, [[0.3, 0.8], [0.5, 0.4]])
+    tab.open(f"/experiments/{experiment_id}")
+    tab.page.get_by_text("Sorted by the best loss.").wait_for()
+    legend = tab.page.get_by_role("list", name="Chart legend").locator("li")
+    assert legend.all_inner_texts() == [f"Trial {first}\n0.3", f"Trial {second}\n0.4"]
+    tab.open(f"/compare?trials={first},{second}")
+    tab.page.get_by_text("Sorted by the last loss.").wait_for()
+    assert legend.all_inner_texts() == [f"Trial {second}\n0.4", f"Trial {first}\n0.8"]
+
+
+@pytest.fixture(scope="module")
+def several(house: House) -> tuple[int, list[int]]:
+    """An experiment with two trials, three metrics, and one of them in both groups."""
+    experiment_id, trials = curved(house, [[0.9, 0.5], [0.9, 0.4]])
+    for trial in trials:
+        for batches in (2, 4):
+            report(house, trial, batches, 0.3, group="training")
+            accuracy = {"accuracy": 0.5, "recall": 0.25}
+            response = report_metrics(house.admin, trial, "test", batches, accuracy)
+            assert response.status == 200, response.error
+    return experiment_id, trials
+
+
+def charts_of(tab: Tab) -> set[str]:
+    """Return the descriptions of all charts without their values."""
+    charts = tab.page.locator(".chart [role=img]")
+    return {chart.get_attribute("aria-label").split(".")[0] for chart in charts.all()}
+
+
+@pytest.mark.parametrize("is_compared", [False, True])
+def test_several_metrics_are_drawn_at_once(
+    tab: Tab, several: tuple[int, list[int]], is_compared: bool
+) -> None:
+    experiment_id, trials = several
+    compared = f"/compare?trials={','.join(map(str, trials))}"
+    tab.open(compared if is_compared else f"/experiments/{experiment_id}")
+    tab.page.locator(".chart canvas").wait_for()
+    assert charts_of(tab) == {"loss by batches: 2 curves"}
+    choice = tab.page.get_by_label("Metric", exact=True)
+    choice.select_option(label="loss (validation and training)")
+    tab.page.get_by_text("Thick lines: validation. Thin lines: training.").wait_for()
+    assert charts_of(tab) == {"loss by batches: 4 curves"}
+    choice.select_option(label="All metrics")
+    tab.page.get_by_role("heading", name="recall (test)").wait_for()
+    assert charts_of(tab) == {
+        "loss by batches: 4 curves", "accuracy by batches: 2 curves", "recall by batches: 2 curves",
+    }  # fmt: skip
+    tab.page.get_by_role("button", name="Charts").click()
+    tab.page.get_by_role("menuitemcheckbox", name="recall (test)").click()
+    tab.page.get_by_role("heading", name="recall (test)").wait_for(state="detached")
+    tab.page.keyboard.press("Escape")
+    tab.page.reload()
+    tab.page.get_by_role("heading", name="accuracy (test)").wait_for()
+    tab.page.locator(".chart canvas").nth(1).wait_for()
+    assert charts_of(tab) == {"loss by batches: 4 curves", "accuracy by batches: 2 curves"}
+    tab.look(390)
+    assert tab.beyond() == 0
+    assert tab.faults() == []
+
+
 def rgb(colour: str) -> tuple[float, ...]:
     """Return the linear parts of a colour."""
     parts = [int(part, 16) / 255 for part in re.findall("[0-9a-f]{2}", colour)]

@@ -1,6 +1,7 @@
 """Read the measurements of experiments: names, steps, values at a step, and how the best one improved."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ _POINT_BYTES = text(f"""
 # A curve of more reports is sampled by steps: to number all of them takes as long as to read them.
 _FEW = 10_000
 _BEST = text("""
-    SELECT t.id, t.hparams FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id = :id
+    SELECT t.id, t.hparams, t.searcher_metric AS value FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id = :id
     ORDER BY t.searcher_metric * CASE WHEN e.smaller_is_better THEN 1 ELSE -1 END
         NULLS LAST, t.id LIMIT :most
 """)
@@ -153,10 +154,22 @@ def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve
     return [Curve(row.trial_id, row.metric_group, row.points) for row in rows]
 
 
-def best_trials(db: Database, experiment_id: int, most: int) -> list[tuple[int, dict[str, Any]]]:
-    """Return ids and hyperparameters of the best trials by the searcher's metric."""
+@dataclass(frozen=True, slots=True)
+class RankedTrial:
+    id: int
+    hparams: dict[str, Any]
+    value: float | None  # the best of the searcher's metric, if it is finite
+
+
+def best_trials(db: Database, experiment_id: int, most: int) -> list[RankedTrial]:
+    """Return the best trials by the searcher's metric."""
     rows = db.read(_BEST, {"id": experiment_id, "most": most})
-    return [(row.id, row.hparams) for row in rows]
+    return [RankedTrial(row.id, row.hparams, _finite(row.value)) for row in rows]
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON can hold, or None."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def history(db: Database, experiment_id: int) -> list[dict[str, Any]]:

@@ -116,7 +116,7 @@ def _wordings(row: StoredSearch, histories: Sequence[History]) -> list[Judgement
 
 def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[History]:
     """Fold the events since the last request in this process."""
-    if row.searcher["name"] not in _HALVING or not row.seq:
+    if row.searcher["name"] not in _HALVING:
         return ()
     cache = ctx.memory.watched.pop(experiment_id)
     if cache is None or cache.seq > row.seq:

@@ -177,8 +177,7 @@ class _BatchImport:
         if replay.problem:
             self._remarks.add(
                 f"experiment {row['id']}",
-                f"moves as canceled: {replay.problem}; fork it, or continue a trial in a new experiment with"
-                " searcher.source_trial_id",
+                f"moves as canceled: {replay.problem}; continue its trials with `det experiment continue` or fork it",
             )
         return replay
 

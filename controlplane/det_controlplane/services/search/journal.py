@@ -11,7 +11,7 @@ from det_controlplane.db.experiments import experiments, searches
 from det_controlplane.db.experiments.experiments import ExperimentRow
 from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Taken, WrongState
+from det_controlplane.services.errors import Taken
 from det_controlplane.services.memory import KeptSearch
 
 # A cold process replays this many events, or half as many as there are trials: a snapshot grows with those.
@@ -128,16 +128,11 @@ class Journal:
     def _restore(self) -> search.Search:
         row = self._experiment
         config = experiments.config(self._tx, row.id)
-        try:
-            space = parse_space(config)
-            if row.snapshot_seq:
-                saved = searches.snapshot(self._tx, row.id)
-                return search.restore(config["searcher"], space, row.seed, saved)
-            return search.new(config["searcher"], space, row.seed)
-        except (search.SearchFailed, KeyError, ValueError) as e:  # of an imported experiment
-            raise WrongState(
-                f"experiment {row.id} has a search that this cluster does not support: {e}"
-            ) from e
+        space = parse_space(config)
+        if row.snapshot_seq:
+            saved = searches.snapshot(self._tx, row.id)
+            return search.restore(config["searcher"], space, row.seed, saved)
+        return search.new(config["searcher"], space, row.seed)
 
 
 def parse_space(config: Mapping[str, Any]) -> Space:

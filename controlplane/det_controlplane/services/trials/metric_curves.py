@@ -70,12 +70,17 @@ def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> lis
     """Return the curves of the best trials."""
     _check(ctx, experiment_id)
     best = metric_curves.best_trials(ctx.db, experiment_id, trials)
-    ids = [trial_id for trial_id, _ in best]
+    ids = [trial.id for trial in best]
     curves = metric_curves.curves(ctx.db, ids, _bound_window(ctx, ids, window))
     points = {curve.trial_id: curve.points for curve in curves}
     return [
-        {"trialId": trial_id, "hparams": hparams, "data": points.get(trial_id, [])}
-        for trial_id, hparams in best
+        {
+            "trialId": trial.id,
+            "hparams": trial.hparams,
+            "searcherMetricValue": trial.value,
+            "data": points.get(trial.id, []),
+        }
+        for trial in best
     ]
 
 

@@ -8,18 +8,18 @@ import { ask, link, place } from "../lib/router.js";
 import { flat, shownState } from "../lib/trials.js";
 import { html, useMemo } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
-import { Chart } from "../parts/chart.js";
 import { Swatch } from "../parts/curve_look.js";
-import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Check } from "../parts/fields.js";
+import { chosenPlots, curveOf, groupsOf, isDrawn, Legend, MetricCharts, MetricChoice, MetricMenu, MOST_PLOTS, pointsOf, useCurveChoice } from "../parts/metric_charts.js";
 import { Span } from "../parts/time.js";
 
 const POINTS = 600;
+const FEW_POINTS = 200; // of several charts
 const LIVE_MS = 5_000;
 
 /**
  * What is compared: an experiment, or a trial.
- * @typedef {{ kind: "experiments" | "trials", id: number, name: string, href: string, state: string, shown: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
+ * @typedef {{ kind: "experiments" | "trials", id: number, name: string, href: string, state: string, shown: string, searched: string, smaller: boolean, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
  */
 
 /** @param {string} name @returns {number[]} */
@@ -44,6 +44,9 @@ const Nothing = () => html`
   <//>
 `;
 
+/** @param {any} e an experiment */
+const smallerOf = (e) => e.config.searcher.smaller_is_better !== false;
+
 /** @param {number} id @param {AbortSignal} signal @returns {Promise<Side>} */
 async function experimentSide(id, signal) {
   const [{ experiment: e }, cost] = await Promise.all([
@@ -52,7 +55,7 @@ async function experimentSide(id, signal) {
   ]);
   const best = e.bestTrialId ? (await get(`/api/v1/trials/${e.bestTrialId}`, {}, { signal })).trial : null;
   return {
-    kind: "experiments", id, name: e.name, href: link(`/experiments/${id}`), state: e.state, shown: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
+    kind: "experiments", id, name: e.name, href: link(`/experiments/${id}`), state: e.state, shown: e.state, searched: e.searcherMetric, smaller: smallerOf(e), experiment: id, trial: e.bestTrialId ?? null,
     facts: {
       "Best value": html`${metric(e.bestTrialSearcherMetric)} <span class="faint">${e.searcherMetric}</span>`,
       "Best trial": best && html`<a href=${link(`/trials/${best.id}`)}>${best.id}</a>`,
@@ -71,7 +74,7 @@ async function trialSide(id, signal) {
   const { trial: t } = await get(`/api/v1/trials/${id}`, {}, { signal });
   const { experiment: e } = await get(`/api/v1/experiments/${t.experimentId}`, {}, { signal });
   return {
-    kind: "trials", id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, shown: shownState(t), searched: e.searcherMetric, experiment: e.id, trial: id,
+    kind: "trials", id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, shown: shownState(t), searched: e.searcherMetric, smaller: smallerOf(e), experiment: e.id, trial: id,
     facts: {
       "Best value": html`${metric(t.searcherMetricValue)} <span class="faint">${e.searcherMetric}</span>`,
       Experiment: html`<a href=${link(`/experiments/${e.id}`)}>${e.id}</a>`,
@@ -110,32 +113,42 @@ function Together({ sides }) {
 
 /** @param {{ sides: Side[], known: any[] }} props */
 function Curves({ sides, known }) {
-  const chosen = chosenMetric(known, sides[0].searched);
+  const plots = chosenPlots(known, sides[0].searched);
   const choice = useCurveChoice();
-  const { axis, log, ignores, weight } = choice;
+  const { axis, weight } = choice;
   const trialIds = sides.flatMap((s) => (s.trial === null ? [] : [s.trial]));
+  const metricIds = plots.slice(0, MOST_PLOTS).flatMap((plot) => plot.groups.map((group) => `${group}.${plot.name}`));
+  const maxDatapoints = metricIds.length > 1 ? FEW_POINTS : POINTS;
   const told = useLive(
-    async (signal) => (trialIds.length ? (await get("/api/v1/trials/time-series", { trialIds, metricNames: chosen.name, group: chosen.group, maxDatapoints: POINTS }, { signal })).trials : []),
-    [trialIds.join(), keyOf(chosen)],
+    async (signal) => (trialIds.length ? (await get("/api/v1/trials/time-series", { trialIds, metricIds, maxDatapoints }, { signal })).trials : []),
+    [trialIds.join(), metricIds.join()],
     sides.every((s) => ended(s.state)) ? 0 : LIVE_MS,
   );
-  const curves = useMemo(() => {
-    const data = new Map((told.data ?? []).map((/** @type {any} */ t) => [t.trial.id, t.metrics.flatMap((/** @type {any} */ m) => m.data)]));
-    return sides.map((s) => ({ name: titleOf(s), of: s.trial ?? s.id, ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
-  }, [told.data, axis, weight, sides.map((s) => `${s.kind} ${s.trial}`).join()]);
+  const charts = useMemo(() => {
+    const data = new Map((told.data ?? []).flatMap((/** @type {any} */ t) => t.metrics.map((/** @type {any} */ m) => [`${t.trial.id} ${m.group}`, m.data])));
+    const curves = (/** @type {import("../parts/metric_charts.js").Plot} */ plot) =>
+      plot.groups.flatMap((group) => sides.map((s) => ({ of: s.trial ?? s.id, ...curveOf(plot, group, titleOf(s)), ...pointsOf(data.get(`${s.trial} ${group}`) ?? [], plot.name, choice) })));
+    return plots.map((plot) => ({ plot, curves: curves(plot).filter((c) => c.x.length) }));
+  }, [told.data, axis, weight, metricIds.join(), sides.map((s) => `${s.kind} ${s.trial}`).join()]);
   return html`
-    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${choice.controls}>
+    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${plots} />`} actions=${html`<${MetricMenu} known=${known} chosen=${plots} />${choice.controls}`}>
       <${Loaded} of=${told}>
         ${() =>
-          curves.some((c) => c.x.length)
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} />
-                <ul class="legend" aria-label="Chart legend">
-                  ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} of=${s.trial} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
-                </ul>`
-            : html`<${Empty} title="No data"><p>None of these has reported ${chosen.name}.</p><//>`}
+          charts.some((c) => c.curves.length)
+            ? html`<${MetricCharts} charts=${charts} choice=${choice} /><${SideLegend} sides=${sides} chart=${charts[0]} plots=${plots} />`
+            : html`<${Empty} title="No data"><p>None of these has reported ${plots.map((p) => p.name).join(", ")}.</p><//>`}
       <//>
     <//>
   `;
+}
+
+/** @param {{ sides: Side[], chart: { plot: any, curves: import("../parts/chart.js").Curve[] }, plots: any[] }} props */
+function SideLegend({ sides, chart, plots }) {
+  const last = (/** @type {Side} */ s) => chart.curves.find((c) => c.of === s.trial && !c.thin)?.y.at(-1);
+  const entries = sides.flatMap((s) => (s.trial === null ? [] : [{ of: s.trial, name: titleOf(s), href: s.href, value: last(s) }]));
+  const sign = sides[0].smaller ? 1 : -1;
+  entries.sort((a, b) => Number(a.value === undefined) - Number(b.value === undefined) || sign * (Number(a.value) - Number(b.value)));
+  return html`<${Legend} by=${`Sorted by the last ${chart.plot.name}.`} entries=${entries} groups=${groupsOf(plots)} />`;
 }
 
 /** @param {Side} s */

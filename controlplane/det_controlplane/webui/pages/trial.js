@@ -11,9 +11,9 @@ import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, FailureDetails, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { AXES, isDrawn, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
+import { AXES, compared, isDrawn, linesNote, pointsOf, useCurveChoice } from "../parts/metric_charts.js";
 import { Ask } from "../parts/overlay.js";
 import { Span } from "../parts/time.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
@@ -127,12 +127,12 @@ function Metrics({ trial }) {
   return html`
     <div class="stack">
       <div class="row">${choice.controls}</div>
-      <div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} choice=${choice} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>
+      <div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} choice=${choice} groups=${known.filter(([, n]) => n === name).map(([g]) => g).sort(compared)} />`)}</div>
     </div>
   `;
 }
 
-/** @param {{ trial: any, name: string, groups: string[], choice: import("../parts/curve_choice.js").CurveChoice }} props */
+/** @param {{ trial: any, name: string, groups: string[], choice: import("../parts/metric_charts.js").CurveChoice }} props */
 function MetricChart({ trial, name, groups, choice }) {
   const { axis, log, ignores, weight } = choice;
   const told = useLive(
@@ -148,10 +148,10 @@ function MetricChart({ trial, name, groups, choice }) {
     trial.revision,
   );
   const curves = useMemo(
-    () => (told.data ?? []).map(({ group, points }) => ({ name: `${name} (${group})`, of: trial.id, thin: groups.length > 1 && group === "training", ...pointsOf(points, name, choice) })),
+    () => (told.data ?? []).map(({ group, points }) => ({ name: `${name} (${group})`, of: trial.id, thin: group !== groups[0], ...pointsOf(points, name, choice) })),
     [told.data, axis, weight],
   );
-  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} height=${230} />`}<//><//>`;
+  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} height=${230} />${groups.length > 1 && html`<p class="faint small">${linesNote(groups)}</p>`}`}<//><//>`;
 }
 
 const WORKLOADS = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };

@@ -4,7 +4,7 @@ import { useLive } from "../lib/live.js";
 import { html, useMemo } from "../lib/view.js";
 import { Empty, Loaded, Panel } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { useScaleChoice } from "../parts/curve_choice.js";
+import { useScaleChoice } from "../parts/metric_charts.js";
 
 const MOST_POINTS = 1_000;
 

@@ -1,13 +1,13 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { counted, metric } from "../lib/format.js";
-import { pathOf } from "./chart_paths.js";
 import { colourOf, dashOf } from "./curve_look.js";
 import { steer } from "./chart_range.js";
-import { limitsOf, logTicks, outsideOf, tickLabels } from "./chart_scale.js";
+import { limitsOf, logTicks, outsideOf, pathOf, tickLabels } from "./chart_scale.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
+import { showTip } from "./chart_tip.js";
 
 /** @typedef {{ name: string, x: number[], y: (number | null)[], of?: number, thin?: boolean }} Curve `of`: the trial that gives the curve its look */
 
@@ -91,7 +91,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, ignore
     <div class="chart">
       ${!Plot && html`<${Bones} lines=${5} />`}
       <div ref=${box} role="img" tabindex="0" aria-label=${summary(label, curves)} aria-keyshortcuts="+ - ArrowLeft ArrowRight 0"></div>
-      <div class="chart-tip" ref=${tip} hidden></div>
+      <div class="chart-tip" ref=${tip} aria-hidden="true" hidden></div>
     </div>
     ${outside.points > 0 && html`<p class="faint small" role="status">${counted(outside.curves, "curve")} of ${curves.length} ${outside.curves === 1 ? "leaves" : "leave"} the range: ${counted(outside.points, "point")} not shown.</p>`}
   `;
@@ -150,7 +150,7 @@ function options(Plot, element, tip, latest, { x, time, scale, height }) {
         points: { show: c.x.length < 3, size: 5 },
       })),
     ],
-    hooks: { setCursor: [(/** @type {any} */ u) => point(u, tip.current, x, time)] },
+    hooks: { setCursor: [(/** @type {any} */ u) => showTip(u, tip.current, latest.current, x, time)] },
   };
 }
 
@@ -192,33 +192,4 @@ function around(Plot, limits, log) {
   const [low, high] = limits.map(Math.log10);
   const margin = (high - low) * 0.06 || 0.3;
   return [10 ** (low - margin), 10 ** (high + margin)];
-}
-
-/** Name the curve under the cursor. @param {any} u @param {HTMLElement | null} tip @param {string} x @param {boolean} time */
-function point(u, tip, x, time) {
-  if (!tip) return;
-  const { left, top, idx } = u.cursor;
-  const near = idx === null || left < 0 ? null : nearest(u, top, idx);
-  tip.hidden = near === null;
-  if (near === null) return;
-  const at = u.data[0][idx];
-  const where = time ? new Date(at * 1000).toLocaleTimeString("en-GB") : `${metric(at)} ${x}`;
-  tip.textContent = `${u.series[near].label} · ${metric(u.data[near][idx])} at ${where}`;
-  const width = tip.offsetWidth;
-  const from = u.bbox.left / devicePixelRatio;
-  tip.style.left = `${Math.max(0, Math.min(from + left + 12, u.width - width))}px`;
-  tip.style.top = `${Math.max(0, top - 30)}px`;
-}
-
-/** @param {any} u @param {number} top @param {number} idx @returns {number | null} */
-function nearest(u, top, idx) {
-  let found = null;
-  let least = NEAR_PX;
-  for (let i = 1; i < u.data.length; i++) {
-    const value = u.data[i][idx];
-    if (value === null || value === undefined) continue;
-    const distance = Math.abs(u.valToPos(value, "y") - top);
-    if (distance < least) [found, least] = [i, distance];
-  }
-  return found;
 }

@@ -1,7 +1,5 @@
-// The scale of an axis of values: its range without outliers, and its ticks.
-import { indexOf } from "./chart_paths.js";
-
-/** @typedef {import("./chart_paths.js").Points} Points */
+// The scale of an axis of values: its range without outliers, its ticks, and curves as lines of pixels on it.
+/** @typedef {{ x: number[], y: (number | null)[] }} Points in the order of x */
 /** @typedef {[number, number]} Limits the least and the greatest shown value */
 /** @typedef {{ log: boolean, ignores: boolean }} Scale `ignores` leaves outliers out */
 /** @typedef {{ major: number[], minor: number[] }} Ticks */
@@ -13,6 +11,17 @@ const FEW = 4; // curves
 const LEAST_POINTS = 20; // of a curve that may have spikes
 const EVERYTHING = /** @type {Limits} */ ([-Infinity, Infinity]);
 const MOST_DECADES = 8; // with a label each
+
+/** Return the first index whose x is that much or more. @param {number[]} x in order @param {number} least */
+export function indexOf(x, least) {
+  let [from, to] = [0, x.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (x[middle] < least) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
 
 /** @param {boolean} log */
 const bendOf = (log) => (log ? Math.log10 : Number);
@@ -144,4 +153,26 @@ export function tickLabels(values) {
   const numbers = values.filter((value) => value !== null);
   const digits = [5, 7, 9, 12].find((d) => new Set(numbers.map((value) => tickLabel(value, d))).size === new Set(numbers).size) ?? 12;
   return values.map((value) => (value === null ? "" : tickLabel(value, digits)));
+}
+
+/** Return the line of a curve as far as it is in sight, with the points before and behind that it comes from and goes to. @param {Points | undefined} curve @param {any} plot */
+export function pathOf(curve, plot) {
+  const path = new Path2D();
+  if (!curve) return path;
+  const { x: across, y: up } = plot.scales;
+  const { left, top, width, height } = plot.bbox;
+  const log = up.distr === 3;
+  const [low, high] = log ? [Math.log10(up.min), Math.log10(up.max)] : [up.min, up.max];
+  const wide = width / (across.max - across.min);
+  const tall = height / (high - low);
+  const { x, y } = curve;
+  const end = Math.min(indexOf(x, across.max) + 1, x.length);
+  for (let i = Math.max(0, indexOf(x, across.min) - 1); i < end; i++) {
+    const value = y[i];
+    if (value === null || !Number.isFinite(value)) continue;
+    // Values without a logarithm are drawn below the chart.
+    const at = log ? Math.log10(value > 0 ? value : up.min / 10) : value;
+    path.lineTo(left + (x[i] - across.min) * wide, top + (high - at) * tall);
+  }
+  return path;
 }

@@ -1,19 +1,18 @@
 // Learning curves of the best trials: any metric, any axis, while they grow.
 import { first } from "../../lib/api.js";
-import { ended, metric } from "../../lib/format.js";
+import { ended } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
-import { Chart } from "../../parts/chart.js";
-import { Swatch } from "../../parts/curve_look.js";
-import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
 import { Pick } from "../../parts/fields.js";
+import { chosenPlots, curveOf, groupsOf, isDrawn, Legend, MetricCharts, MetricChoice, MetricMenu, MOST_PLOTS, pointsOf, useCurveChoice } from "../../parts/metric_charts.js";
 
 // Limits for one curve and for all curves. A chart draws as many points as a screen can show; a zoomed range is read
 // again in detail.
 const POINTS = 600;
 const ALL_POINTS = 20_000;
+const LEAST_POINTS = 50;
 const NAMED = 30; // in the legend; a pointer at the chart names the others
 
 /** @param {{ experiment: any }} props */
@@ -37,59 +36,83 @@ const NoMetrics = ({ active }) => html`
 
 /** @param {{ experiment: any, known: any[] }} props */
 function Curves({ experiment, known }) {
-  const chosen = chosenMetric(known, experiment.searcherMetric);
+  const plots = chosenPlots(known, experiment.searcherMetric);
+  const drawn = plots.slice(0, MOST_PLOTS);
   const choice = useCurveChoice();
-  const { axis, log, ignores, weight } = choice;
+  const { axis, weight } = choice;
   const most = Number(place.value.query.get("trials") ?? 10) || 10;
+  const keys = drawn.map((p) => p.key).join();
   const [range, setRange] = useState(/** @type {import("../../parts/chart_range.js").Range | null} */ (null));
-  /** @param {AbortSignal} signal @param {{ startBatches?: number, endBatches?: number }} part */
-  const sample = async (signal, part) => {
-    const asked = { metricName: chosen.name, group: chosen.group, maxTrials: most, maxDatapoints: Math.min(POINTS, Math.round(ALL_POINTS / most)), once: true, ...part };
-    return (await first(`/api/v1/experiments/${experiment.id}/metrics-stream/trials-sample`, asked, { signal }))?.trials ?? [];
-  };
-  const told = useLive((signal) => sample(signal, {}), [experiment.id, experiment.state, keyOf(chosen), most], 0, experiment.revision);
-  const [from, to] = range && axis === "batches" ? [Math.max(1, Math.floor(range.from)), Math.ceil(range.to)] : [0, 0];
+  const sample = sampling(experiment.id, drawn, most);
+  const told = useLive((signal) => sample(signal, {}), [experiment.id, experiment.state, keys, most], 0, experiment.revision);
+  const [from, to] = range && axis === "batches" && drawn.length === 1 ? [Math.max(1, Math.floor(range.from)), Math.ceil(range.to)] : [0, 0];
   const detail = useLive(
-    async (signal) => to > 0 && { from, to, trials: await sample(signal, { startBatches: from, endBatches: to }) },
-    [experiment.id, keyOf(chosen), most, from, to],
+    async (signal) => to > 0 && { from, to, samples: await sample(signal, { startBatches: from, endBatches: to }) },
+    [experiment.id, keys, most, from, to],
     0,
     experiment.revision,
   );
-  const curves = useMemo(
-    () => detailed(told.data ?? [], detail.data).map((/** @type {any} */ t) => ({ name: `Trial ${t.trialId}`, of: t.trialId, ...pointsOf(t.data, chosen.name, choice) })).filter((/** @type {any} */ c) => c.x.length),
-    [told.data, detail.data, axis, weight],
+  const samples = useMemo(() => detailed(told.data ?? [], detail.data), [told.data, detail.data]);
+  const charts = useMemo(
+    () =>
+      plots.map((plot) => ({
+        plot,
+        curves: samples
+          .filter((s) => s.plot.key === plot.key)
+          .flatMap(({ group, trials }) => trials.map((/** @type {any} */ t) => ({ of: t.trialId, ...curveOf(plot, group, `Trial ${t.trialId}`), ...pointsOf(t.data, plot.name, choice) })))
+          .filter((curve) => curve.x.length),
+      })),
+    [samples, keys, axis, weight],
   );
   const controls = html`
+    <${MetricMenu} known=${known} chosen=${plots} />
     ${choice.controls}
     <${Pick} label="Trials" value=${String(most)} set=${(/** @type {string} */ trials) => ask({ trials })} of=${[5, 10, 25, 100].map((n) => [String(n), `best ${n}`])} />
   `;
   return html`
-    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${controls}>
+    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${plots} />`} actions=${controls}>
       <${Loaded} of=${told}>
         ${() =>
-          curves.length
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} ignores=${ignores} onRange=${setRange} /><${Legend} experiment=${experiment} trials=${told.data ?? []} name=${chosen.name} />`
-            : html`<${Empty} title="No data"><p>No trials have reported ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
+          charts.some((c) => c.curves.length)
+            ? html`<${MetricCharts} charts=${charts} choice=${choice} onRange=${setRange} /><${TrialLegend} experiment=${experiment} trials=${samples[0].trials} plots=${plots} />`
+            : html`<${Empty} title="No data"><p>No trials have reported ${plots.map((p) => p.name).join(", ")}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
       <//>
     <//>
   `;
 }
 
-/** Put the points of a part into the curves, in place of the few that they have there. @param {any[]} trials @param {any} part */
-function detailed(trials, part) {
-  if (!part) return trials;
-  const { from, to } = part;
-  const found = new Map(part.trials.map((/** @type {any} */ t) => [t.trialId, t.data]));
-  return trials.map((t) => ({ ...t, data: [...t.data.filter((/** @type {any} */ p) => p.batches < from || p.batches > to), ...(found.get(t.trialId) ?? [])] }));
+/** @typedef {import("../../parts/metric_charts.js").Plot} Plot */
+/** @typedef {{ plot: Plot, group: string, trials: any[] }} Sample the curves of the best trials, of one metric and group */
+
+/** Return what reads the curves of all charts. @param {number} id of the experiment @param {Plot[]} plots @param {number} most trials @returns {(signal: AbortSignal, part: { startBatches?: number, endBatches?: number }) => Promise<Sample[]>} */
+function sampling(id, plots, most) {
+  const wanted = plots.flatMap((plot) => plot.groups.map((group) => ({ plot, group })));
+  const maxDatapoints = Math.max(LEAST_POINTS, Math.min(POINTS, Math.round(ALL_POINTS / most / wanted.length)));
+  return (signal, part) =>
+    Promise.all(
+      wanted.map(async ({ plot, group }) => {
+        const asked = { metricName: plot.name, group, maxTrials: most, maxDatapoints, once: true, ...part };
+        return { plot, group, trials: (await first(`/api/v1/experiments/${id}/metrics-stream/trials-sample`, asked, { signal }))?.trials ?? [] };
+      }),
+    );
 }
 
-/** @param {{ experiment: any, trials: any[], name: string }} props */
-const Legend = ({ experiment, trials, name }) => html`
-  <ul class="legend" aria-label="Chart legend">
-    ${trials.slice(0, NAMED).map((t) => {
-      const last = t.data.findLast((/** @type {any} */ p) => typeof p.values[name] === "number");
-      return html`<li><${Swatch} of=${t.trialId} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
-    })}
-    ${trials.length > NAMED && html`<li><a href=${link(`/experiments/${experiment.id}/trials`)}>and ${trials.length - NAMED} more</a></li>`}
-  </ul>
-`;
+/** Put the points of a part into the curves, in place of the few that they have there. @param {Sample[]} samples @param {any} part @returns {Sample[]} */
+function detailed(samples, part) {
+  if (!part) return samples;
+  const { from, to } = part;
+  return samples.map((sample, i) => {
+    const found = new Map((part.samples[i]?.trials ?? []).map((/** @type {any} */ t) => [t.trialId, t.data]));
+    return { ...sample, trials: sample.trials.map((t) => ({ ...t, data: [...t.data.filter((/** @type {any} */ p) => p.batches < from || p.batches > to), ...(found.get(t.trialId) ?? [])] })) };
+  });
+}
+
+/** @param {{ experiment: any, trials: any[], plots: Plot[] }} props */
+function TrialLegend({ experiment, trials, plots }) {
+  const entries = trials.slice(0, NAMED).map((t) => ({ of: t.trialId, name: `Trial ${t.trialId}`, href: link(`/trials/${t.trialId}`), value: t.searcherMetricValue }));
+  return html`
+    <${Legend} by=${`Sorted by the best ${experiment.searcherMetric}.`} entries=${entries} groups=${groupsOf(plots)}>
+      ${trials.length > NAMED && html`<li><a href=${link(`/experiments/${experiment.id}/trials`)}>and ${trials.length - NAMED} more</a></li>`}
+    <//>
+  `;
+}
