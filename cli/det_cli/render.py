@@ -1,6 +1,7 @@
 """Output: data on stdout as table, JSON, YAML or CSV, and messages and progress bars on stderr."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,8 @@ _FORMULA = (
     "\t",
     "\n",
 )  # first characters that some spreadsheets read as a formula
+# Names of the API's enumerations, such as TYPE_EXPERIMENT and STATE_QUEUED.
+_API_WORD = re.compile(r"(?P<kind>STATE|(?:[A-Z]+_)*(?:TYPE|POLICY|LEVEL))_(?P<name>[A-Z][A-Z_]*)")
 _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED": "33"}
 
 
@@ -81,7 +84,23 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: 
         write_csv(sys.stdout, header, rows)
         return
     width = terminal_width() if sys.stdout.isatty() else None
-    print(table(header, rows, width, colour=colours()))
+    shown = [[in_words(value) for value in row] for row in rows]
+    print(table(header, shown, width, colour=colours()))
+
+
+def in_words(value: Any) -> Any:
+    """Return the word for a value of the API. CSV and JSON keep the value, because scripts read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, str):
+        return value
+    if value == "N/A":
+        return ""
+    match = _API_WORD.fullmatch(value)
+    if match is None:
+        return value
+    text = match["name"].replace("_", " ")
+    return text if match["kind"] == "STATE" else text.lower()
 
 
 def write_csv(out: "TextIO", header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -479,6 +479,26 @@ def test_move_resolves_workspace_and_project_names(mine: FakeCluster, det: Det) 
     assert "no project 'letters'" in result.err
 
 
+def test_trial_describe_prints_a_summary(mine: FakeCluster, det: Det) -> None:
+    points = [{"batches": b, "values": {"val_loss": v}} for b, v in ((100, 0.5), (200, 0.25))]
+    curve = {"trial": {"id": 10}, "metrics": [{"name": "val_loss", "data": points}]}
+    mine.on("GET", "/api/v1/trials/time-series", {"trials": [curve]})
+    mine.on("GET", "/api/v1/costs/trials", {"costs": [{"id": 10, "costUsd": 1.5, "slotHours": 3}]})
+    mine.on("GET", "/api/v1/why/trial/10", {"reasons": [{**NO_MODULE, "failedTrialId": 10}]})
+    mine.experiments[1]["config"] = {"searcher": {"name": "random", "metric": "val_loss"}}
+    lines = det("t", "describe", 10).out.splitlines()
+    assert lines[0].startswith("Trial 10  COMPLETED  of experiment 1")
+    assert any(line.startswith("trained     200 batches") for line in lines)
+    assert "best        val_loss 0.25 (smaller is better)" in lines
+    assert any(line.startswith("curve       0.5 ") and line.endswith(" 0.25") for line in lines)
+    assert "cost        $1.50 for 3.00 slot hours" in lines
+    assert "why         No module named 'numppy'" in lines
+    assert any("det trial describe 10 --json" in line for line in lines)
+    assert "{" not in "".join(lines)
+    assert json.loads(det("t", "describe", 10, "--json").out)["trial"]["id"] == 10
+    assert "Workloads:" in det("t", "describe", 10, "--table").out
+
+
 def test_trial_describe_lists_workloads(mine: FakeCluster, det: Det) -> None:
     rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
     assert [(r["Workload"], r["Result"]) for r in rows] == [

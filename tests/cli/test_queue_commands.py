@@ -18,12 +18,12 @@ TASK = "0a1b2c3d-0000-4000-8000-000000000001"
 AGENTS = """\
  Agent ID   | Version   | Registered Time          |   Slots |   Containers | Resource Pool   | Enabled   | Draining   | Addresses          | Product Version
 ------------+-----------+--------------------------+---------+--------------+-----------------+-----------+------------+--------------------+-------------------
- gpu-1      | 0.38.1    | 2026-11-20 10:00:00+0000 |       2 |            1 | default         | True      | False      | 10.0.0.7, 10.0.0.8 | 0.1.0
+ gpu-1      | 0.38.1    | 2026-11-20 10:00:00+0000 |       2 |            1 | default         | yes       | no         | 10.0.0.7, 10.0.0.8 | 0.1.0
 """
 JOBS = """\
-   # | ID    | Type            | Job Name   |   Priority | Submitted                | Slots (acquired/needed)   | State        | User
------+-------+-----------------+------------+------------+--------------------------+---------------------------+--------------+--------
-   1 | job-1 | TYPE_EXPERIMENT | mnist (1)  |         42 | 2026-11-20 10:00:00+0000 | 0/2                       | STATE_QUEUED | ada
+   # | ID    | Type       | Job Name   |   Priority | Submitted                | Slots (acquired/needed)   | State   | User
+-----+-------+------------+------------+------------+--------------------------+---------------------------+---------+--------
+   1 | job-1 | experiment | mnist (1)  |         42 | 2026-11-20 10:00:00+0000 | 0/2                       | QUEUED  | ada
 """
 
 

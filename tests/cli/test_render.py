@@ -2,6 +2,31 @@
 
 import pytest
 from det_cli import render
+from det_cli.render import cell, in_words, print_rows
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (True, "yes"),
+        (False, "no"),
+        ("N/A", ""),
+        ("TYPE_EXPERIMENT", "experiment"),
+        ("TYPE_CHECKPOINT_GC", "checkpoint gc"),
+        ("STATE_QUEUED", "QUEUED"),
+        ("STATE_SCHEDULED_BACKFILLED", "SCHEDULED BACKFILLED"),
+        ("SCHEDULER_TYPE_PRIORITY", "priority"),
+        ("a STATE_QUEUED", "a STATE_QUEUED"),
+        (3, 3),
+        (None, None),
+    ],
+)
+def test_tables_have_words_where_csv_has_values_of_the_api(
+    value: object, words: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert in_words(value) == words
+    print_rows(["a"], [[value]], as_csv=True)
+    assert capsys.readouterr().out.splitlines()[1].strip('"') == cell(value)
 
 
 def test_table_has_bars_and_padding() -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable
@@ -14,6 +15,9 @@ from determined.common.log_stream import TERMINAL
 from det_cli.actions import costs
 from det_cli.actions.experiment_describe import metrics_of
 from det_cli.connection import V1, connect, paged, pages
+from det_cli.live import trial_summary
+from det_cli.live.readers import TrialReader
+from det_cli.live.show import print_lines
 from det_cli.render import (
     Column,
     cell,
@@ -23,9 +27,11 @@ from det_cli.render import (
     print_yaml,
     show,
     state_text,
+    terminal_width,
     trial_state_text,
 )
 
+_UNBOUNDED = 10_000
 _TRIAL: tuple[Column, ...] = (
     ("Experiment ID", lambda t: t["experimentId"]),
     ("State", trial_state_text),
@@ -55,6 +61,12 @@ _WORKLOADS: tuple[Column, ...] = (
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
     trial = session.get(f"{V1}/trials/{args.trial_id}")["trial"]
+    if not _wants_tables(args):
+        costs.add(session, "trials", [trial])
+        width = terminal_width() if sys.stdout.isatty() else _UNBOUNDED
+        reading = TrialReader(session).read(trial)
+        print_lines(trial_summary.lines(*reading, width))
+        return
     workloads = _workloads(session, args)
     if args.format in ("json", "yaml"):
         every_kind = [{**dict.fromkeys(_KINDS), **w} for w in workloads]
@@ -71,6 +83,12 @@ def describe(args: argparse.Namespace) -> None:
     print("\nWorkloads:")
     columns = (*_ROWS, ("Training Metrics", _training_metrics)) if args.metrics else _ROWS
     _print(args, columns, workloads)
+
+
+def _wants_tables(args: argparse.Namespace) -> bool:
+    """Return True if an option selects a format, a part, or rows."""
+    parts = (args.format, args.metrics, args.metrics_summary, args.workloads)
+    return any(parts) or args.limit is not None or args.offset > 0 or args.pages != "all"
 
 
 def _print(args: argparse.Namespace, columns: tuple[Column, ...], items: list[Any]) -> None:

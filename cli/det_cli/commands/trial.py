@@ -24,7 +24,7 @@ MEMBERS = {
         "manage trials and read their logs",
         Command(
             "describe",
-            "describe a trial and its workloads; --metrics adds its metrics",
+            "summarize a trial; --table lists its workloads, --metrics adds their metrics",
             "trials:describe",
             ID,
             Arg("--metrics-summary", action="store_true", help="include a summary of the metrics"),

@@ -11,7 +11,7 @@ from determined.common.pages import V1, pages
 
 from det_cli.live.charts import Points, number
 from det_cli.live.cluster import Cluster, Job, Money, Pool, job_of, machines_of, pool_of
-from det_cli.live.experiment import Experiment, experiment_of, in_view, reasons_of
+from det_cli.live.experiment import Experiment, Reason, experiment_of, in_view, reasons_of
 
 
 class Parts:
@@ -179,6 +179,35 @@ class ExperimentReader:
         for cost in response.get("costs") or ():
             return replace(experiment, cost_usd=cost["costUsd"], slot_hours=cost["slotHours"])
         return experiment
+
+
+class TrialReader:
+    """Reads a trial with its experiment, curve and reasons."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._parts = Parts(session)
+
+    def read(
+        self, trial: Mapping[str, Any]
+    ) -> "tuple[Experiment, Mapping[str, Any], tuple[Reason, ...]]":
+        """Return the experiment with this trial only, the trial in the API's JSON, and its reasons."""
+        response = self._session.get(f"{V1}/experiments/{trial['experimentId']}")
+        why = self._parts.get(f"/why/trial/{trial['id']}", of="why") or {}
+        experiment = experiment_of(response, [trial])
+        curve = self._curve(int(trial["id"]), experiment.search.metric)
+        trials = tuple(replace(t, curve=curve) for t in experiment.trials)
+        return (
+            replace(experiment, trials=trials), trial, reasons_of(why.get("reasons") or ()),
+        )  # fmt: skip
+
+    def _curve(self, trial_id: int, metric: str) -> Points:
+        params = {
+            "trialIds": [trial_id], "metricNames": [metric], "group": "validation", "maxDatapoints": _POINTS,
+        }  # fmt: skip
+        response = self._parts.get("/trials/time-series", params, of="curves") if metric else None
+        curves = (response or {}).get("trials") or [{}]
+        return _points(curves[0], metric)
 
 
 def _points(trial: dict[str, Any], metric: str) -> Points:

@@ -1,6 +1,6 @@
 """The summary of an experiment: best trial, curve, cost, reasons for waiting or failure, and next steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from det_cli.live import charts
@@ -21,17 +21,21 @@ def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
     out = [title, *(line(text) for text in wrapped(experiment.description, room) if text)]
     out.append(line(""))
     for label, value, style in _rows(experiment, now):
-        out += _row(label, value, style, room)
-    steps = list(_next_steps(experiment))
-    width = max(len(command) for command, _ in steps)
-    out += [line(""), line(Segment("next", "bold"))]
-    out += [
-        line(f"  {command.ljust(width)}  ", Segment(meaning, "dim")) for command, meaning in steps
-    ]
+        out += field_rows(label, value, style, room)
+    out += next_rows(list(_next_steps(experiment)))
     return [fitted(one, room) for one in out]
 
 
-def _row(label: str, value: str, style: str, room: int) -> list[Line]:
+def next_rows(steps: Sequence[tuple[str, str]]) -> list[Line]:
+    """Return the lines of the next steps, each a command and its meaning."""
+    width = max(len(command) for command, _ in steps)
+    rows = [
+        line(f"  {command.ljust(width)}  ", Segment(meaning, "dim")) for command, meaning in steps
+    ]
+    return [line(""), line(Segment("next", "bold")), *rows]
+
+
+def field_rows(label: str, value: str, style: str, room: int) -> list[Line]:
     """Return the lines of a label and its value. Long values wrap."""
     texts = wrapped(value, max(room - _LABEL, 8))
     names = [label] + [""] * (len(texts) - 1)
@@ -96,13 +100,13 @@ def _why_no_best(experiment: Experiment) -> str:
 def _best_rows(best: Trial) -> Iterator[tuple[str, str, str]]:
     if best.curve:
         values = [value for _, value in best.curve]
-        drawn = charts.sparkline(_thin_values(values), _CURVE)
+        drawn = charts.sparkline(thin_values(values), _CURVE)
         yield "curve", f"{short(values[0])} {drawn} {short(values[-1])}", ""
     if best.checkpoint:
         yield "checkpoint", best.checkpoint, ""
 
 
-def _thin_values(values: list[float]) -> list[float]:
+def thin_values(values: list[float]) -> list[float]:
     """Return at most as many values as a curve has columns, including the first and the last value."""
     if len(values) <= _CURVE:
         return values
