@@ -130,6 +130,11 @@ def test_shell_starts_in_context_directory_and_reports_its_status(
     assert window.rest() == [(b"x", b"7")]
 
 
+def test_prompt_of_bash_shortens_long_directories(window: Window) -> None:
+    window.line("echo $((40+2))-$PROMPT_DIRTRIM")
+    window.until("42-1")
+
+
 @pytest.mark.parametrize("token", ["wrong", "", "\udc80"])
 def test_rejects_connection_without_the_token(port: int, token: str) -> None:
     rejected_window = Window(port, token=token)

@@ -8,7 +8,7 @@ import pytest
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
-from tests.support.api import PASSWORD
+from tests.support.api import PASSWORD, create
 from tests.support.browser import Tab, opened
 from tests.support.forms import fill, gone, press
 from tests.support.house import House, id_of
@@ -169,7 +169,8 @@ def test_new_password_needs_the_current_one_and_a_repetition(tab: Tab, house: Ho
     assert tab.page.evaluate("document.activeElement.name") == "repeated"
     fill(tab, Repeat="a new password")
     press(tab, "Change password")
-    tab.page.get_by_text("the current password is missing or wrong").wait_for()
+    message = tab.page.get_by_text("The current password is missing or wrong").inner_text()
+    assert message == "The current password is missing or wrong, and nothing was changed"
     tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
     house.api.signed_in("determined", PASSWORD)
     fill(tab, Current_password=PASSWORD)
@@ -191,3 +192,73 @@ def test_leaving_a_page_with_saved_text_asks_no_confirmation(tab: Tab, house: Ho
     tab.page.get_by_text("Saved", exact=True).wait_for()
     tab.page.get_by_role("link", name="Models").click()
     tab.page.wait_for_url("**/models")
+
+
+NOTES = """# Findings
+Use **AdamW**, not *SGD*. See [the paper](https://example.org/paper) and `train.py`.
+
+- first
+- <b>second</b>
+
+1. one
+
+```
+x = [1](javascript:alert)
+```
+[bad](javascript:alert(1))
+"""
+
+
+def test_notes_are_rendered_as_markdown_without_markup(tab: Tab, house: House) -> None:
+    user = house.api.signed_in("determined")
+    experiment_id = create(user, name="with notes")
+    tab.open(f"/experiments/{experiment_id}/notes")
+    tab.page.get_by_role("textbox", name="Notes").fill(NOTES)
+    press(tab, "Save")
+    notes = tab.page.locator(".markdown")
+    notes.get_by_role("heading", name="Findings").wait_for()
+    assert notes.locator("strong, em, code").all_inner_texts() == ["AdamW", "SGD", "train.py"]
+    assert notes.locator("li").all_inner_texts() == ["first", "<b>second</b>", "one"]
+    assert notes.locator("pre").inner_text() == "x = [1](javascript:alert)"
+    addresses = [a.get_attribute("href") for a in notes.get_by_role("link").all()]
+    assert addresses == ["https://example.org/paper"]
+    assert "[bad](javascript:alert(1))" in notes.inner_text()
+    assert tab.faults() == []
+    press(tab, "Edit")
+    text = tab.page.get_by_role("textbox", name="Notes")
+    assert text.input_value() == NOTES
+    text.fill("")
+    press(tab, "Save")
+    tab.page.get_by_text("Notes saved").last.wait_for()
+    assert user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["notes"] == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "list"),
+    [
+        ("/experiments/999999", "All experiments"),
+        ("/trials/999999", "All experiments"),
+        ("/models/999999", "All models"),
+        ("/tasks/shell/00000000-0000-4000-8000-000000000000", "All tasks"),
+        ("/templates/nothing", "All templates"),
+        ("/webhooks/999999", "All webhooks"),
+    ],
+)
+def test_page_of_a_missing_object_links_to_its_list(tab: Tab, address: str, list: str) -> None:
+    tab.open(address)
+    assert "det " not in tab.page.get_by_role("alert").inner_text()
+    assert tab.page.get_by_role("button", name="Try again").count() == 0
+    tab.page.get_by_role("link", name=list).click()
+    tab.page.get_by_role("alert").wait_for(state="detached")
+    tab.page.get_by_role("heading", level=1).wait_for()
+    assert address not in tab.page.url
+    tab.complaints[:] = [c for c in tab.complaints if "404" not in c]
+
+
+def test_heading_that_a_script_focused_has_no_ring(tab: Tab) -> None:
+    tab.open("/dashboard")
+    tab.ready()
+    tab.page.keyboard.press("g")
+    tab.page.keyboard.press("m")
+    tab.page.wait_for_function("document.activeElement.matches('h1')")
+    assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "none"

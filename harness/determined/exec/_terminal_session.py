@@ -236,6 +236,7 @@ def _environment(env: Mapping[str, str]) -> Dict[str, str]:
     variables = {name: value for name, value in env.items() if name not in _OWN_NAMES}
     variables.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", "SHELL": _shell()})
     variables.setdefault("LANG", "C.UTF-8")
+    variables.setdefault("PROMPT_DIRTRIM", "1")  # the paths of working directories are long
     with contextlib.suppress(KeyError):
         user = pwd.getpwuid(os.geteuid())
         variables.update({"USER": user.pw_name, "LOGNAME": user.pw_name})

@@ -163,10 +163,11 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
         assert user["displayName"] == "Linus <b>P."
         press(tab, "Dark")
         assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
-        fill(tab, Current_password=PASSWORD, New_password="another password")
+        password = "another password"
+        fill(tab, Current_password=PASSWORD, New_password=password, Repeat=password)
         press(tab, "Change password")
         told(tab, "Password changed")
-        house.api.signed_in("linus", "another password")
+        house.api.signed_in("linus", password)
         assert tab.complaints == []
 
 

@@ -161,6 +161,15 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     tab.page.get_by_role("heading", name="Audit log").wait_for()
     tab.page.get_by_text("1 entry").wait_for()
     assert "audited" in rows.last.inner_text()
+    rows.last.get_by_role("button").click()
+    dialog = tab.page.get_by_role("dialog", name="group.create by admin")
+    dialog.wait_for()
+    names, values = (dialog.locator(tag).all_inner_texts() for tag in ("dt", "dd"))
+    entry = dict(zip(names, values, strict=True))
+    assert (entry["Object"], entry["Name"]) == (f"group {group_id}", "audited")
+    assert tab.faults() == []
+    press(tab, "Close")
+    gone(tab)
     tab.open(f"/admin/audit?since=1h&object=group+{group_id}")
     tab.page.get_by_text("1 entry").wait_for()
     requests: list[str] = []

@@ -130,7 +130,7 @@ def test_tensorboard_form_selects_the_compared_experiments(tab: Tab, house: Hous
     experiments = tab.page.get_by_label(re.compile("^Experiments"))
     assert experiments.input_value() == f"{first}, {second}"
     experiments.fill(f"{first}, 99999")
-    tab.page.get_by_text(re.compile("experiment 99999 not found")).wait_for()
+    tab.page.get_by_text(re.compile("experiment 99999 not found", re.I)).wait_for()
     experiments.fill(f"{first}, {second}")
     task = started(tab, house, "tensorboard")
     assert task["tensorboard"]["experimentIds"] == [first, second]

@@ -66,11 +66,20 @@ async function reason(response) {
   try {
     const told = await response.json();
     const text = told?.error?.error ?? told?.message;
-    if (text) return String(text);
+    if (text) return inWords(String(text));
   } catch {
     // Not the API but something before it answered.
   }
   return `The cluster returned ${response.status} ${response.statusText}.`;
+}
+
+/** Return a refusal as a sentence for people: the words of the API are for programs. @param {string} text */
+function inWords(text) {
+  const words = text
+    .replace(": send it as currentPassword", "")
+    .replace(/[:;,] (?:see|use|run) (['`])det [^'`]*\1$/, "")
+    .replace(/\b(?:JOB_STATE|STATE|LOG_LEVEL|TASK_TYPE|TYPE)_([A-Z][A-Z_]*)\b/g, (_, word) => word.replaceAll("_", " ").toLowerCase());
+  return /^[a-z]+[ ,]/.test(words) ? words.charAt(0).toUpperCase() + words.slice(1) : words;
 }
 
 /** @param {string} path @param {Query} [query] @param {Options} [options] @returns {Promise<any>} */

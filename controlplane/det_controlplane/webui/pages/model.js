@@ -10,6 +10,7 @@ import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
 import { Line } from "../parts/fields.js";
 import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Listing } from "../parts/listing.js";
+import { Markdown } from "../parts/markdown.js";
 import { MoveTo } from "../parts/move_to.js";
 import { Ago } from "../parts/time.js";
 import { Edit, EditVersion } from "./model_dialogs.js";
@@ -20,7 +21,7 @@ const LIVE_MS = 15_000;
 export function Page({ id }) {
   const path = `/api/v1/models/${encodeURIComponent(id)}`;
   const found = useLive(async (signal) => (await get(path, {}, { signal })).model, [id], LIVE_MS);
-  return html`<${Loaded} of=${found} title="Model">${(/** @type {any} */ model) => html`<${Shown} model=${model} path=${path} changed=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title="Model" list=${["/models", "All models"]}>${(/** @type {any} */ model) => html`<${Shown} model=${model} path=${path} changed=${found.reload} />`}<//>`;
 }
 
 /** @param {{ model: any, path: string, changed: () => Promise<void> }} props */
@@ -51,7 +52,7 @@ function Shown({ model, path, changed }) {
     <${Panel} title="Versions" flush>
       <${Versions} model=${model} versions=${versions} path=${path} reload=${reload} />
     <//>
-    ${model.notes && html`<${Panel} title="Notes"><p class="text">${model.notes}</p><//>`}
+    ${model.notes && html`<${Panel} title="Notes"><${Markdown} text=${model.notes} /><//>`}
     ${open === "edit" && html`<${Edit} model=${model} path=${path} onClose=${close} onDone=${reload} />`}
     ${open === "move" && html`<${MoveTo} name=${model.name} from=${model.workspaceId} right="CREATE_MODEL_REGISTRY" note="Its versions move with it. The new workspace determines who can see them." path=${`${path}/move`} body=${{ modelName: model.name }} onClose=${close} onDone=${reload} />`}
     ${open === "register" && html`<${Register} path=${path} onClose=${close} onDone=${reload} />`}

@@ -13,7 +13,7 @@ import { placedAt, placeOf } from "./queue_order.js";
 export const update = (job, changes) => post("/api/v1/job-queues", { updates: changes.map((c) => ({ jobId: job.jobId, ...c })) });
 
 /** Say what the cluster refused in the words of the page: jobs are called by their names there. @param {any} job @param {unknown} e */
-export const refusalOf = (job, e) => /** @type {Error} */ (e).message.replaceAll(`job ${job.jobId}`, job.name || "this job");
+export const refusalOf = (job, e) => /** @type {Error} */ (e).message.replace(new RegExp(`job ${job.jobId}`, "gi"), () => job.name || "this job");
 
 /** @param {any} pool */
 const sharesFairly = (pool) => pool.schedulerType === "SCHEDULER_TYPE_FAIR_SHARE";

@@ -13,7 +13,7 @@ const here = () => {
 };
 
 /** Say in full what the API says as Determined's does. @param {Error} error */
-const kindly = (error) => (error.message === "invalid credentials" ? new Error("Wrong user name or password.") : error);
+const kindly = (error) => (/^invalid credentials$/i.test(error.message) ? new Error("Wrong user name or password.") : error);
 
 /** @param {{ again?: boolean }} props `again`: the session of the user expired, and the page stays below a dialog */
 export function Page({ again = false }) {

@@ -46,7 +46,7 @@ function Task({ kind, id }) {
   const end = (/** @type {any} */ task) => attempt(() => endTask(task), "Ending task").then(found.reload);
   const steer = (/** @type {string} */ verb, /** @type {string} */ done) => attempt(() => post(`/api/v1/tasks/${id}/${verb}`, { taskId: id }), done).then(found.reload);
   return html`
-    <${Loaded} of=${found} title=${KINDS[kind]}>
+    <${Loaded} of=${found} title=${KINDS[kind]} list=${["/tasks?ended=1", "All tasks"]}>
       ${(/** @type {{ task: any, reason: string, failure: import("../lib/why.js").Reason | undefined }} */ { task, reason, failure }) => html`
         <${Head} title=${task.description || id} text=${`${KINDS[kind]} of ${task.displayName || task.username} in pool ${task.resourcePool}, since ${moment(task.startTime)}`} beside=${html`<${State} state=${stateOf(task)} />`}>
           ${served(task) && html`<${Button} kind="primary" href=${served(task)} target="_blank" rel="noreferrer">Open<//>`}

@@ -22,7 +22,7 @@ export function Page({ name }) {
     },
     [name],
   );
-  return html`<${Loaded} of=${found} title=${name}>${(/** @type {any} */ data) => html`<${Template} key=${name} ...${data} path=${path} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${name} list=${["/templates", "All templates"]}>${(/** @type {any} */ data) => html`<${Template} key=${name} ...${data} path=${path} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ template: any, place: string, path: string, reload: () => Promise<void> }} props */

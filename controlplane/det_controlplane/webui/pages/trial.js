@@ -51,7 +51,7 @@ export function Page({ id, tab = "metrics" }) {
     [id],
     (trial) => (ended(trial.state) ? 0 : LIVE_MS),
   );
-  return html`<${Loaded} of=${found} title=${`Trial ${id}`}>${(/** @type {any} */ trial) => html`<${Shown} trial=${trial} tab=${tab} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${`Trial ${id}`} list=${["/experiments", "All experiments"]}>${(/** @type {any} */ trial) => html`<${Shown} trial=${trial} tab=${tab} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ trial: any, tab: string, reload: () => Promise<void> }} props */

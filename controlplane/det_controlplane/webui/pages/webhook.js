@@ -24,7 +24,7 @@ export function Page({ id }) {
     LIVE_MS,
   );
   return html`
-    <${Loaded} of=${found} title="Webhook">
+    <${Loaded} of=${found} title="Webhook" list=${["/webhooks", "All webhooks"]}>
       ${(/** @type {{ webhook: any, deliveries: any[] }} */ { webhook, deliveries }) => html`
         <${Head} title=${webhook.name} text=${`Deliveries to ${webhook.url}`}><${Button} href=${link("/webhooks")}>All webhooks<//><//>
         <${Panel} flush>${deliveries.length ? html`<${Deliveries} rows=${deliveries} />` : html`<${None} waiting=${webhook.waitingMessages} />`}<//>

@@ -136,12 +136,20 @@ export function FailureDetails({ of }) {
   `;
 }
 
+// The statuses of a missing object, of a wrong identifier, and of an object without access.
+const MISSING = [400, 403, 404];
+
 /**
  * Show what loads, fails or is there; where that is a whole page, it is called `title` when it fails.
- * @param {{ of: import("../lib/live.js").Live<any>, children: (data: any) => any, lines?: number, title?: string }} props
+ * A missing object links to its list: an address below /det and a name.
+ * @param {{ of: import("../lib/live.js").Live<any>, children: (data: any) => any, lines?: number, title?: string, list?: [string, string] }} props
  */
-export function Loaded({ of, children, lines, title }) {
+export function Loaded({ of, children, lines, title, list }) {
   if (of.data === undefined) {
+    const { status = 0 } = /** @type {any} */ (of.error ?? {});
+    if (list && MISSING.includes(status)) {
+      return html`<${Head} title=${title}><${Button} kind="primary" href=${`/det${list[0]}`}>${list[1]}<//><//><${Failure} error=${of.error} />`;
+    }
     return of.error ? html`${title && html`<${Head} title=${title} />`}<${Failure} error=${of.error} retry=${of.reload} />` : html`<${Bones} lines=${lines} />`;
   }
   return html`<${Failure} error=${of.error} retry=${of.reload} />${children(of.data)}`;

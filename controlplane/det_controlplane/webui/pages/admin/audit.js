@@ -4,11 +4,11 @@ import { counted, moment } from "../../lib/format.js";
 import { usePaged } from "../../lib/paged.js";
 import { ask, place } from "../../lib/router.js";
 import { save } from "../../lib/save.js";
-import { html, useState } from "../../lib/view.js";
-import { Button, Empty, Panel, Search } from "../../parts/basic.js";
+import { html, useMemo, useState } from "../../lib/view.js";
+import { Button, Empty, Pairs, Panel, Search } from "../../parts/basic.js";
 import { Pick } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
-import { attempt } from "../../parts/overlay.js";
+import { attempt, Dialog } from "../../parts/overlay.js";
 import { Area } from "./area.js";
 
 const EXPORTED = 1_000;
@@ -26,6 +26,8 @@ export function Page() {
     [JSON.stringify(asked)],
   );
   const [busy, setBusy] = useState(false);
+  const [open, setOpen] = useState(/** @type {any} */ (null));
+  const columns = useMemo(() => columnsOf(setOpen), []);
   const download = async () => {
     setBusy(true);
     await attempt(() => exported(asked), "Exported as JSON Lines");
@@ -41,22 +43,54 @@ export function Page() {
         <${Pick} label="Since" value=${asked.since} set=${(/** @type {string} */ since) => ask({ since })} of=${SINCE} />
       </div>
       <${Panel} flush>
-        <${Listing} of=${found} label="Audit log" columns=${COLUMNS}
+        <${Listing} of=${found} label="Audit log" columns=${columns}
           empty=${html`<${Empty} title="No entries match your filters."><p>Enter full names of users, actions and objects. “users” also matches actions that start with “users.”.</p><//>`} />
       <//>
+      ${open && html`<${Entry} of=${open} onClose=${() => setOpen(null)} />`}
     <//>
   `;
 }
 
-const COLUMNS = [
+/** @param {(entry: any) => void} show */
+const columnsOf = (show) => [
   { name: "Time", cell: (/** @type {any} */ e) => html`<span class="number">${moment(e.at)}</span>` },
   { name: "User", cell: (/** @type {any} */ e) => e.username || html`<span class="faint">none</span>` },
   { name: "Action", main: "whole", cell: (/** @type {any} */ e) => e.action },
   { name: "Object", cell: (/** @type {any} */ e) => e.object },
-  { name: "Via", cell: (/** @type {any} */ e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via) },
+  { name: "Via", cell: viaOf },
   { name: "Address", cell: (/** @type {any} */ e) => e.address },
-  { name: "Details", cell: (/** @type {any} */ e) => html`<div class="yields soft" title=${told(e.details)}><div class="cut">${told(e.details)}</div></div>` },
+  {
+    name: "Details",
+    cell: (/** @type {any} */ e) => html`<button type="button" class="detail yields" aria-haspopup="dialog" onClick=${() => show(e)}><span class="cut">${told(e.details) || "Show details"}</span></button>`,
+  },
 ];
+
+/** @param {any} e */
+const viaOf = (e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via);
+
+/** Return the name of a field in words: "slotsPerTrial" and "slots_per_trial" are "Slots per trial". @param {string} field */
+function nameOf(field) {
+  const words = field.replace(/[._]/g, " ").replace(/([a-z\d])([A-Z])/g, "$1 $2").toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** @param {{ of: any, onClose: () => void }} props */
+function Entry({ of, onClose }) {
+  const { fields = [], ...details } = of.details;
+  return html`
+    <${Dialog} title=${`${of.action} by ${of.username || "no user"}`} onClose=${onClose}>
+      <${Pairs} of=${[
+        ["Time", moment(of.at)],
+        ["Object", of.object || "–"],
+        ["Via", viaOf(of)],
+        ["Address", of.address || "–"],
+        ...Object.entries(details).map(([name, value]) => [nameOf(name), text(value)]),
+        ...(fields.length ? [["Fields", fields.map(nameOf).join(", ")]] : []),
+      ]} />
+      <div class="dialog-foot"><${Button} onClick=${onClose}>Close<//></div>
+    <//>
+  `;
+}
 
 /** @param {Record<string, any>} details */
 function told(details) {

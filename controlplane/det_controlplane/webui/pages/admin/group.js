@@ -16,7 +16,7 @@ import { Area } from "./area.js";
 export function Page({ id }) {
   const path = `/api/v1/groups/${encodeURIComponent(id)}`;
   const found = useLive(async (signal) => (await get(path, {}, { signal })).group, [id], 15_000);
-  return html`<${Loaded} of=${found} title="Group">${(/** @type {any} */ group) => html`<${Group} group=${group} path=${path} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title="Group" list=${["/admin/groups", "All groups"]}>${(/** @type {any} */ group) => html`<${Group} group=${group} path=${path} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ group: any, path: string, reload: () => Promise<void> }} props */

@@ -28,7 +28,7 @@ export function Page({ id }) {
     [id],
     15_000,
   );
-  return html`<${Loaded} of=${found} title="Person">${(/** @type {any} */ data) => html`<${Person} ...${data} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title="Person" list=${["/admin/people", "All people"]}>${(/** @type {any} */ data) => html`<${Person} ...${data} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ person: any, roles: any[], groups: any[], reload: () => Promise<void> }} props */

@@ -41,7 +41,7 @@ export function Page({ id, tab = "overview" }) {
   const fetched = useMemo(() => whenChanged((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal })), [id]);
   const found = useLive((signal) => fetched(id, signal), [id], pace);
   useEffect(() => tabOf(tab).soon(), [tab]);
-  return html`<${Loaded} of=${found} title=${`Experiment ${id}`}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${`Experiment ${id}`} list=${["/experiments", "All experiments"]}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ data: any, tab: string, reload: () => Promise<void> }} props */
