@@ -18,7 +18,6 @@ from determined.common.http import Session
 
 from det_agent import other_cloud
 from det_agent.client import ControlPlane
-from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.gateway import Gateway, GatewayDependencies
@@ -33,7 +32,7 @@ from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
 from det_agent.report_delivery import ReportDelivery
-from det_agent.runtime import ContainerKey, GatewayAddress, Runtime
+from det_agent.runtime import ContainerKey, ContainerSessions, GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
 from det_agent.slots import discover

@@ -17,12 +17,20 @@ from det_controlplane.core.agent_protocol import (
 )
 from determined.common.exit_status import AGENT_AWAY
 
-from det_agent.container_sessions import ContainerSessions
 from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.log_cursor import LogCursor
 from det_agent.log_limits import LogLimits
-from det_agent.runtime import ContainerKey, Exit, NoRoom, Runtime, Started, StartFailed, Stream
+from det_agent.runtime import (
+    ContainerKey,
+    ContainerSessions,
+    Exit,
+    NoRoom,
+    Runtime,
+    Started,
+    StartFailed,
+    Stream,
+)
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine, agent_line, output_line
 from det_agent.trial_reports import TrialReports

@@ -19,13 +19,12 @@ from determined.common.http import APIError, MasterUnreachableError, Session
 from docker.errors import APIError as EngineError
 from docker.errors import DockerException
 
-from det_agent.container_sessions import ContainerSessions
 from det_agent.docker_engine import DOCKER, engine_of
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
 from det_agent.log_limits import LogLimits
 from det_agent.report_delivery import ReportDelivery
-from det_agent.runtime import GatewayAddress, StartFailed
+from det_agent.runtime import ContainerSessions, GatewayAddress, StartFailed
 from det_agent.settings import Settings
 from det_agent.slots import SlotsUnavailable, discover
 from det_agent.spool import Spool

@@ -20,7 +20,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from determined.common.connections import Connections
 
 from det_agent.connection_limits import LimitedServer
-from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.log_limits import LogLimits
 from det_agent.report_delivery import TrialReport
@@ -32,6 +31,7 @@ from det_agent.request_bodies import (
     Budget,
     read_body,
 )
+from det_agent.runtime import ContainerSessions
 from det_agent.spool import SpoolFull
 from det_agent.task_code import address_in, asking_for_address, is_code, stored_archive
 from det_agent.task_logs import BadTaskLogs, posted_lines

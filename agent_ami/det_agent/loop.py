@@ -18,11 +18,11 @@ from determined.common.http import (
 )
 
 from det_agent.client import ControlPlane
-from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import Containers
 from det_agent.health import Health
 from det_agent.notices import Signals
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
+from det_agent.runtime import ContainerSessions
 
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5

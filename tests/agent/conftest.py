@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent.container_sessions import ContainerSessions
+from det_agent.runtime import ContainerSessions
 from det_agent.spool import Spool
 
 from tests.support.agents import AgentProcess

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import pytest
 from det_agent import containers as life
-from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.health import FAILURES_IN_A_ROW, Health
 from det_agent.log_limits import LogLimits
 from det_agent.runtime import (
     ContainerKey,
+    ContainerSessions,
     Exit,
     GatewayAddress,
     NoRoom,

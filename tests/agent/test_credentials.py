@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from det_agent import credentials
-from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
 from det_agent.metadata import AwsMetadata
 from det_agent.report_delivery import ReportDelivery
+from det_agent.runtime import ContainerSessions
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections

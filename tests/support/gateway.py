@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from det_agent.container_sessions import ContainerSessions
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
 from det_agent.report_delivery import ReportDelivery
-from det_agent.runtime import ContainerKey
+from det_agent.runtime import ContainerKey, ContainerSessions
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections
