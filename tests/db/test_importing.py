@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from det_controlplane.core.importing.options import Options, parse_logs
@@ -52,7 +53,8 @@ def compared(old: SourceCluster, url: str) -> list[Comparison]:
 def change(url: str, sql: str) -> None:
     engine = plain_engine(url)
     with engine.begin() as tx:
-        tx.execute(text(sql))
+        for statement in sql.split(";"):
+            tx.execute(text(statement))
     engine.dispose()
 
 
@@ -242,6 +244,32 @@ def test_import_continues_after_a_lost_connection(
     ):
         importing.run(snapshot, cluster, Options(), lambda: NOW, lose)
     imported(whole, new_url)
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+# Versions before 0.30 had one table of trials, and no tables of runs, storages, policies and metadata.
+OLDER = """
+    ALTER TABLE runs RENAME TO trials; ALTER TABLE trials ADD request_id text, ADD seed integer;
+    UPDATE trials t SET request_id = v.request_id, seed = v.seed FROM trials_v2 v WHERE v.run_id = t.id;
+    ALTER TABLE run_id_task_id RENAME TO trial_id_task_id;
+    ALTER TABLE trial_id_task_id RENAME COLUMN run_id TO trial_id;
+    DROP TABLE trials_v2, run_checkpoints, runs_metadata, storage_backend, task_config_policies, workspace_pins,
+        role_assignments, allocation_workspace_info;
+    ALTER TABLE checkpoints_v2 DROP storage_id; ALTER TABLE experiments DROP best_trial_id, DROP unmanaged;
+    ALTER TABLE users DROP last_auth_at, DROP remote; ALTER TABLE projects DROP key
+"""
+
+
+def test_older_version_is_imported(whole: SourceCluster, new_url: str, rows: Rows) -> None:
+    change(whole.url, OLDER)
+    imported(whole, new_url)
+    assert rows("SELECT id, request_id::text, seed FROM trials ORDER BY id") == [
+        (20, str(UUID(int=1020)), 3), (21, str(UUID(int=1021)), 3),
+    ]  # fmt: skip
+    assert rows("SELECT trial_id, steps_completed FROM checkpoints ORDER BY 2") == [
+        (20, 8),
+        (20, 16),
+    ]
     assert [each for each in compared(whole, new_url) if not each.equal] == []
 
 
