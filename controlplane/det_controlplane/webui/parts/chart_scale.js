@@ -9,7 +9,6 @@
 const [REACH, LONG_REACH] = [3, 20];
 const FEW = 4; // curves
 const LEAST_POINTS = 20; // of a curve that may have spikes
-const EVERYTHING = /** @type {Limits} */ ([-Infinity, Infinity]);
 const MOST_DECADES = 8; // with a label each
 
 /** Return the first index whose x is that much or more. @param {number[]} x in order @param {number} least */
@@ -29,6 +28,9 @@ const bendOf = (log) => (log ? Math.log10 : Number);
 /** @param {Limits} limits @param {boolean} log @returns {Limits} */
 const straight = (limits, log) => (log ? /** @type {Limits} */ (limits.map((v) => 10 ** v)) : limits);
 
+/** Return limits that leave out no value with a place. @param {boolean} log @returns {Limits} */
+const everything = (log) => [log ? Number.MIN_VALUE : -Infinity, Infinity];
+
 /** Tell whether a scale has a place for a value. @param {any} value @param {boolean} log */
 const hasPlace = (value, log) => typeof value === "number" && Number.isFinite(value) && (!log || value > 0);
 
@@ -38,31 +40,29 @@ const quantiles = (sorted, share) => [sorted[Math.ceil(share * (sorted.length - 
 /** @type {{ log: WeakMap<object, Limits>, linear: WeakMap<object, Limits> }} */
 const fences = { log: new WeakMap(), linear: new WeakMap() };
 
-/** Return the limits beyond which single values of a curve are spikes, as the scale bends them. @param {Points} curve @param {boolean} log @returns {Limits} */
+/** Return the limits beyond which single values of a curve are spikes. @param {Points} curve @param {boolean} log @returns {Limits} */
 function fenceOf({ y }, log) {
   const kept = log ? fences.log : fences.linear;
   let fence = kept.get(y);
   if (!fence) {
     const values = y.filter((value) => hasPlace(value, log)).map((value) => bendOf(log)(/** @type {number} */ (value)));
-    fence = EVERYTHING;
+    fence = everything(log);
     if (values.length >= LEAST_POINTS) {
       const [low, high] = quantiles(values.sort((a, b) => a - b), 0.05);
       const reach = (log ? REACH : LONG_REACH) * (high - low);
-      if (reach) fence = [low - reach, high + reach];
+      if (reach) fence = straight([low - reach, high + reach], log);
     }
     kept.set(y, fence);
   }
   return fence;
 }
 
-/** Return the bent limits of a curve in a range of x, without values beyond a fence. @param {Points} curve @param {{ min: number, max: number }} range @param {boolean} log @param {Limits} fence @returns {Limits | null} */
-function extentOf({ x, y }, { min, max }, log, fence) {
+/** Return the limits of a curve in a range of x, without values beyond a fence. Charts ask for them in each frame. @param {Points} curve @param {{ min: number, max: number }} range @param {Limits} fence @returns {Limits | null} */
+function extentOf({ x, y }, { min, max }, [low, high]) {
   let [least, most] = [Infinity, -Infinity];
-  const bend = bendOf(log);
   for (let i = indexOf(x, min); i < x.length && x[i] <= max; i++) {
-    if (!hasPlace(y[i], log)) continue;
-    const value = bend(/** @type {number} */ (y[i]));
-    if (value < fence[0] || value > fence[1]) continue;
+    const value = y[i];
+    if (value === null || !(value >= low && value <= high) || !Number.isFinite(value)) continue;
     if (value < least) least = value;
     if (value > most) most = value;
   }
@@ -82,15 +82,16 @@ function withoutFarCurves(extents, log) {
 
 /** Return the limits of curves in a range of x, or null if no value has a place. @param {Points[]} curves @param {{ min: number, max: number }} range @param {Scale} scale @returns {Limits | null} */
 export function limitsOf(curves, range, { log, ignores }) {
-  const extents = curves.map((c) => extentOf(c, range, log, ignores ? fenceOf(c, log) : EVERYTHING)).filter((e) => e !== null);
+  const extents = curves.map((c) => extentOf(c, range, ignores ? fenceOf(c, log) : everything(log))).filter((e) => e !== null);
   if (!extents.length) return ignores ? limitsOf(curves, range, { log, ignores: false }) : null;
   const every = /** @type {Limits} */ ([Math.min(...extents.map((e) => e[0])), Math.max(...extents.map((e) => e[1]))]);
-  return straight(ignores && extents.length > 1 ? withoutFarCurves(extents, log) : every, log);
+  if (!ignores || extents.length < 2) return every;
+  return straight(withoutFarCurves(extents.map((extent) => /** @type {Limits} */ (extent.map(bendOf(log)))), log), log);
 }
 
 /** Count the curves and points of a range of x that a scale leaves out. @param {Points[]} curves @param {{ min: number, max: number }} range @param {Scale} scale */
 export function outsideOf(curves, range, scale) {
-  const [low, high] = limitsOf(curves, range, scale) ?? EVERYTHING;
+  const [low, high] = limitsOf(curves, range, scale) ?? everything(scale.log);
   // Logarithms and powers are not exact.
   const slack = 1e-9 * Math.max(Math.abs(low), Math.abs(high));
   const counts = curves.map(({ x, y }) => {
