@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.db.engine.database import Database
-from det_controlplane.entry.server.web_files import FOLDER
+from det_controlplane.entry.server.web_files import FOLDER, sent
 from sqlalchemy import text
 
 from bench import long_logs
@@ -152,8 +152,8 @@ def measure_loads(visits: Visits) -> None:
     figure("webui_list_of_experiments_sent", sent_bytes / 1000, "kB", 200, better="lower")
     everything = [f for f in FOLDER.rglob("*") if f.suffix in (".js", ".css", ".html", ".svg")]
     # Our style sheets are sent as one file.
-    sheets = b"".join(f.read_bytes() for f in everything if f.parent == FOLDER / "css")
-    bodies = [f.read_bytes() for f in everything if f.parent != FOLDER / "css"]
+    sheets = b"".join(sent(f) for f in everything if f.parent == FOLDER / "css")
+    bodies = [sent(f) for f in everything if f.parent != FOLDER / "css"]
     total = sum(len(gzip.compress(body, 9)) for body in (*bodies, sheets))
     figure("webui_all_pages_packed", total / 1000, "kB", 350, better="lower")
 

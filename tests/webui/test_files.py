@@ -12,7 +12,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.router import Router
 from det_controlplane.entry.aws import packaging
 from det_controlplane.entry.server.asgi import AsgiApp
-from det_controlplane.entry.server.web_files import FOLDER, WebFiles, web_routes
+from det_controlplane.entry.server.web_files import FOLDER, WebFiles, sent, web_routes
 
 from tests.support.apps import small_app
 from tests.support.asgi import Got, request
@@ -104,6 +104,14 @@ def test_files_are_compressed_if_the_client_accepts_it(host: AsgiApp) -> None:
     assert len(packed.raw) < len(plain.raw) / 2
 
 
+@pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
+def test_scripts_are_sent_without_comments_but_with_the_same_lines(file: Path) -> None:
+    source, lines = file.read_text("utf-8").split("\n"), sent(file).decode().split("\n")
+    assert len(lines) == len(source)
+    for line, original in zip(lines, source, strict=True):
+        assert line == original or (not line and re.match(r"\s*(//|/\*\*|\*)", original)), original
+
+
 def test_files_outside_the_folder_are_not_found(host: AsgiApp) -> None:
     root = files_of(page(host))[0].rsplit("/", 1)[0]
     for path in (
@@ -160,7 +168,7 @@ def test_list_of_experiments_loads_few_files(host: AsgiApp) -> None:
 
 def packed(files: Iterable[Path]) -> int:
     """Return the bytes that browsers get. Our style sheets are sent as one file."""
-    bodies = {f: f.read_bytes() for f in files}
+    bodies = {f: sent(f) for f in files}
     sheets = sorted(f for f in bodies if f.parent == FOLDER / "css")
     joined = b"".join(bodies.pop(sheet) for sheet in sheets)
     return sum(len(gzip.compress(body, 9)) for body in (*bodies.values(), joined))
