@@ -18,6 +18,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("deploy", ("d",), "deploy", "start and stop clusters"),
     ("dev", (), "master", "call the API by hand"),
     ("experiment", ("e",), "experiment", "manage experiments"),
+    ("export", (), "moving", "copy experiments, metrics and models out of this cluster"),
     ("import", (), "moving", "move a Determined cluster into this one"),
     ("instance", ("i",), "machines", "list and terminate rented machines"),
     ("job", ("j",), "task", "show and reorder the job queue"),

@@ -226,7 +226,7 @@ def test_completion_offers_all_commands(det: Det) -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["det", "exp"], "experiment"),
+        (["det", "exper"], "experiment"),
         (["det", "e", "cr"], "create"),
         (["det", "-m", "host", "e", "set", "max"], "max-slots"),
         (["det", "e", "wait", "--pol"], "--polling-interval"),

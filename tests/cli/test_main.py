@@ -129,7 +129,7 @@ def test_empty_text_is_accepted(cluster: FakeCluster, det: Det) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["experimnt"], "did you mean `det experiment`?"),
+        (["experimnt"], "did you mean `det experiment` or `det export`?"),
         (["e", "creat"], "did you mean `det experiment create`?"),
         (["e", "set", "piority", 1], "did you mean `det experiment set priority`?"),
         (["qqq"], "`det --help` lists the commands"),

@@ -1,6 +1,6 @@
-"""det import"""
+"""det import and det export"""
 
-from det_cli.declare import Arg, Command, Group, count
+from det_cli.declare import Arg, Command, Group, OneOf, count
 
 _SOURCE = Arg(
     "source",
@@ -20,8 +20,51 @@ _TARGET = (
     ),
     Arg("--data-dir", metavar="DIR", help="data directory of the local cluster"),
 )
+_EXPORT = (
+    OneOf(
+        Arg("--all", action="store_true", help="export all experiments that you may see"),
+        Arg(
+            "--project", metavar="WORKSPACE/PROJECT", help="export the experiments of this project"
+        ),
+        Arg(
+            "--experiment",
+            action="append",
+            dest="experiments",
+            metavar="ID[,ID...]",
+            help="export this experiment (may be repeated)",
+        ),
+    ),
+    Arg(
+        "directory",
+        metavar="DIR",
+        help="a new or empty directory, or the one of an interrupted export",
+    ),
+)
 
 MEMBERS = {
+    "export": Group(
+        "export",
+        "copy experiments, metrics and models out of this cluster",
+        Command(
+            "parquet",
+            "write experiments, trials, metrics, checkpoints and models as Parquet files;"
+            " an interrupted export continues",
+            "exports:parquet",
+            *_EXPORT,
+        ),
+        Command(
+            "mlflow",
+            "write experiments and trials as a file store of MLflow; an interrupted export continues",
+            "exports:mlflow",
+            *_EXPORT,
+        ),
+        Command(
+            "verify",
+            "compare an export with its cluster",
+            "exports:verify",
+            Arg("directory", metavar="DIR", help="the directory of the export"),
+        ),
+    ),
     "import": Group(
         "import",
         "move a Determined cluster into this one",

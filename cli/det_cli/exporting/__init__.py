@@ -1,0 +1,1 @@
+"""Exports of experiments, metrics, checkpoints and models to formats of other systems."""
