@@ -134,12 +134,9 @@ def _reap(process: "subprocess.Popen[bytes]") -> int:
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == process.pid:
-            process.returncode = _exit_code(status)
+            is_killed = os.WIFSIGNALED(status)
+            process.returncode = -os.WTERMSIG(status) if is_killed else os.WEXITSTATUS(status)
             return process.returncode
-
-
-def _exit_code(status: int) -> int:
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _write_all(fd: int, chunk: bytes) -> None:

@@ -35,15 +35,13 @@ def load_trial_class(location: str) -> type:
         target = getattr(target, part, None)
     if not isinstance(target, type):
         classes_here = [
-            name for name, value in vars(module).items() if _is_made_in(module_name, value)
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module_name
         ]
         classes = f"it has {', '.join(classes_here)}" if classes_here else "it has none"
         raise NoTrialClass(f"module {module_name} has no class {class_name}: {classes}")
     return target
-
-
-def _is_made_in(module_name: str, value: Any) -> bool:
-    return isinstance(value, type) and value.__module__ == module_name
 
 
 def main(argv: Optional[List[str]] = None) -> int:

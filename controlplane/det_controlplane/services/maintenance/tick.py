@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from det_controlplane.db.cluster import outbox
-from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
 from det_controlplane.db.experiments import run_values
 from det_controlplane.db.logs import logs
@@ -45,17 +44,13 @@ def run(ctx: Context) -> float | None:
 def schedule_dirty_pools(ctx: Context) -> list[str]:
     """Schedule every pool that changed; returns their names."""
     with ctx.db.begin() as tx:
-        _mark(tx, allocations.release_delayed(tx, ctx.now()))
+        # In the order of names, so that two transactions that mark several pools never wait for each other.
+        for pool in sorted(allocations.release_delayed(tx, ctx.now())):
+            pool_marks.mark(tx, pool)
         dirty = pool_marks.dirty_pools(tx)
     for pool in dirty:
         schedule_pool.run(ctx, pool)
     return dirty
-
-
-def _mark(tx: Tx, pools: set[str]) -> None:
-    """Mark pools in the order of their names: two that mark several pools never wait for each other."""
-    for pool in sorted(pools):
-        pool_marks.mark(tx, pool)
 
 
 def _kill_overdue_allocations(ctx: Context) -> None:
