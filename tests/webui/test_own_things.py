@@ -229,7 +229,7 @@ def test_notes_are_rendered_as_markdown_without_markup(tab: Tab, house: House) -
     assert text.input_value() == NOTES
     text.fill("")
     press(tab, "Save")
-    tab.page.get_by_text("Notes saved").last.wait_for()
+    tab.page.locator("button:disabled", has_text="Save").wait_for()
     assert user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["notes"] == ""
 
 
@@ -260,5 +260,5 @@ def test_heading_that_a_script_focused_has_no_ring(tab: Tab) -> None:
     tab.ready()
     tab.page.keyboard.press("g")
     tab.page.keyboard.press("m")
-    tab.page.wait_for_function("document.activeElement.matches('h1')")
+    tab.page.wait_for_function("() => document.activeElement.matches('h1')")
     assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "none"

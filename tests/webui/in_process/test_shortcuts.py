@@ -42,7 +42,7 @@ def found(tab: Tab, text: str) -> list[str]:
         palette.get_by_text("No results")
     ).wait_for()
     tab.page.wait_for_function(
-        "!document.querySelector('.finder [role=status]').textContent.includes('Searching')"
+        "() => !document.querySelector('.finder [role=status]').textContent.includes('Searching')"
     )
     return list(palette.get_by_role("option").locator("span:first-child").all_inner_texts())
 
@@ -113,7 +113,7 @@ def test_search_finds_objects_of_all_kinds(tab: Tab, shapes: int) -> None:
     tab.page.keyboard.press("Enter")
     heading(tab, "zebra model")
     assert tab.page.get_by_role("dialog").count() == 0
-    tab.page.wait_for_function("document.activeElement.matches('h1')")
+    tab.page.wait_for_function("() => document.activeElement.matches('h1')")
 
 
 def test_enter_before_the_answer_opens_the_first_result_of_the_typed_text(

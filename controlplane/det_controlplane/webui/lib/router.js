@@ -1,5 +1,5 @@
 // Paths below /det: the page always shows the path in the address bar.
-import { signal, useEffect, useRef, useState } from "./view.js";
+import { signal, useEffect, useLayoutEffect, useRef, useState } from "./view.js";
 
 export const ROOT = "/det";
 
@@ -95,7 +95,8 @@ export function useUnsaved(changed) {
   const own = useRef({}).current;
   const release = () => void holders.delete(own);
   const hold = () => void (changed && holders.add(own));
-  useEffect(() => (changed ? hold() : release()), [changed]);
+  // Before the next key is pressed, which may leave the page.
+  useLayoutEffect(() => (changed ? hold() : release()), [changed]);
   useEffect(() => release, []);
   const leave = (/** @type {() => void} */ act) => afterAsking(act, [own]);
   return { release, hold, leave };
