@@ -11,7 +11,7 @@ import { Line } from "../parts/fields.js";
 import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Listing } from "../parts/listing.js";
 import { Markdown } from "../parts/markdown.js";
-import { MoveTo } from "../parts/move_to.js";
+import { MoveTo } from "../parts/move_experiments.js";
 import { Ago } from "../parts/time.js";
 import { Edit, EditVersion } from "./model_dialogs.js";
 

@@ -1,5 +1,5 @@
 // One trial: its curves, its work step by step, and the machines it ran on.
-import { get, post } from "../lib/api.js";
+import { first, get, lines, post } from "../lib/api.js";
 import { duration, ended, metric, moment, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
@@ -7,19 +7,18 @@ import { REST_MS, whenChanged } from "../lib/revision.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { flat, shownState } from "../lib/trials.js";
-import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
+import { inPage } from "../lib/why.js";
 import { Button, Empty, FailureDetails, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
 import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
-import { AXES, compared, isDrawn, linesNote, pointsOf, useCurveChoice } from "../parts/metric_charts.js";
+import { AXES, compared, isDrawn, linesNote, pointsOf, useCurveChoice, useScaleChoice } from "../parts/metric_charts.js";
 import { Ask } from "../parts/overlay.js";
+import { Table } from "../parts/table.js";
 import { Span } from "../parts/time.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
 import { Fork } from "./experiment/dialogs.js";
-import { Allocations } from "./trial_allocations.js";
-import { Profiler } from "./trial_profiler.js";
 
 const LIVE_MS = 2_500;
 const GROUPS = { avg_metrics: "training", validation_metrics: "validation" };
@@ -184,4 +183,116 @@ function Workloads({ trial }) {
         empty=${html`<${Empty} title="No workloads yet"><p>Training steps, validations and checkpoints are listed here.</p><//>`} />
     <//>
   `;
+}
+
+/** @param {string} id of a task @param {AbortSignal} signal */
+async function runsOf(id, signal) {
+  const name = encodeURIComponent(id);
+  const [{ task }, { allocations }] = await Promise.all([
+    get(`/api/v1/tasks/${name}`, {}, { signal }),
+    get(`/api/v1/costs/tasks/${name}/allocations`, {}, { signal }).catch(() => ({ allocations: [] })),
+  ]);
+  const costs = new Map(allocations.map((/** @type {any} */ a) => [a.allocationId, a]));
+  return task.allocations.map((/** @type {any} */ a) => ({ ...costs.get(a.allocationId), ...a }));
+}
+
+/** @param {{ of: any }} props an allocation */
+function Machines({ of }) {
+  const machines = of.machines ?? of.agentIds.map((/** @type {string} */ id) => ({ agentId: id }));
+  if (!machines.length) return html`<span class="faint">none yet</span>`;
+  return html`
+    <ul>
+      ${machines.map(
+        (/** @type {any} */ m) => html`
+          <li>${machines.length > 1 && html`<span class="faint number">rank ${m.rank} </span>`}${m.agentId}
+            ${m.machineType && html` <span class="soft small">${m.machineType} ${m.capacity}, ${m.provider} ${m.zone}, ${money(m.priceUsdHour)} / h</span>`}</li>
+        `,
+      )}
+    </ul>
+  `;
+}
+
+/** @param {{ trial: any }} props */
+function Allocations({ trial }) {
+  const found = useLive(async (signal) => (await Promise.all(trial.taskIds.map((/** @type {string} */ id) => runsOf(id, signal)))).flat(), [trial.id, trial.state], 0, trial.revision);
+  const columns = [
+    { name: "Run", right: true, cell: (/** @type {any} */ a) => a.allocationId.split(".").pop() },
+    { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
+    { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
+    { name: "Machines", wrap: true, cell: (/** @type {any} */ a) => html`<${Machines} of=${a} />` },
+    { name: "Started", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
+    { name: "Duration", right: true, cell: (/** @type {any} */ a) => html`<${Span} from=${a.startTime} to=${a.endTime} />` },
+    { name: "Cost", right: true, cell: (/** @type {any} */ a) => money(a.costUsd) },
+    { name: "Exit reason", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
+  ];
+  return html`
+    <${Panel} flush>
+      <${Loaded} of=${found}>
+        ${(/** @type {any[]} */ rows) =>
+          rows.length
+            ? html`<${Table} label="Allocations" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ a) => a.allocationId} />`
+            : html`<${Empty} title="No runs yet" />`}
+      <//>
+    <//>
+  `;
+}
+
+const MOST_POINTS = 1_000;
+
+/** @param {{ trial: any }} props */
+function Profiler({ trial }) {
+  const scale = useScaleChoice();
+  const path = `/api/v1/trials/${trial.id}/profiler`;
+  const found = useLive(async (signal) => (await first(`${path}/available_series`, {}, { signal }))?.labels ?? [], [path, trial.state], 0, trial.revision);
+  return html`
+    <${Loaded} of=${found}>
+      ${(/** @type {any[]} */ labels) => {
+        const names = [...new Set(labels.map((l) => l.name))];
+        if (!names.length) {
+          return html`<div class="panel"><${Empty} title="No profiling data"><p>Set <code>profiling: {enabled: true}</code> in the configuration to record it.</p><//></div>`;
+        }
+        return html`
+          <div class="stack">
+            <div class="row">${scale.controls}</div>
+            <div class="columns charts">${names.map((name) => html`<${Series} key=${name} path=${path} name=${name} trial=${trial} scale=${scale} />`)}</div>
+          </div>
+        `;
+      }}
+    <//>
+  `;
+}
+
+/** @param {{ path: string, name: string, trial: any, scale: import("../parts/chart_scale.js").Scale }} props */
+function Series({ path, name, trial, scale }) {
+  const told = useLive(
+    async (signal) => {
+      const parts = [];
+      for await (const { batch } of lines(`${path}/metrics`, { "labels.name": name }, { signal })) parts.push(batch);
+      return parts;
+    },
+    [path, name, trial.state],
+    0,
+    trial.revision,
+  );
+  const curves = useMemo(() => curvesOf(told.data ?? []), [told.data]);
+  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} time log=${scale.log} ignores=${scale.ignores} height=${230} />`}<//><//>`;
+}
+
+/** Join the parts of each series; of a long one, draw points that lie evenly. @param {any[]} parts @returns {import("../parts/chart.js").Curve[]} */
+function curvesOf(parts) {
+  const found = new Map();
+  for (const { labels, timestamps, values } of parts) {
+    const of = [labels.agentId, labels.gpuUuid].filter(Boolean).join(" · ") || labels.name;
+    if (!found.has(of)) found.set(of, { name: of, x: [], y: [] });
+    const curve = found.get(of);
+    for (const [i, time] of timestamps.entries()) {
+      curve.x.push(Date.parse(time) / 1000);
+      curve.y.push(values[i]);
+    }
+  }
+  return [...found.values()].map(({ name, x, y }) => {
+    const step = Math.ceil(x.length / MOST_POINTS);
+    const kept = (/** @type {number[]} */ of) => of.filter((_, i) => i % step === 0);
+    return { name, x: kept(x), y: kept(y) };
+  });
 }

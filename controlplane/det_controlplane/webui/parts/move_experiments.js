@@ -1,8 +1,9 @@
-// Moving experiments to another project.
+// Moving experiments and projects: a dialog that picks a project or a workspace.
+import { post } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { keeps, may, rolesDecide } from "../lib/rights.js";
 import { html, useState } from "../lib/view.js";
-import { everyProject, placeOf } from "../lib/workspaces.js";
+import { everyProject, placeOf, workspaces } from "../lib/workspaces.js";
 import { Loaded } from "./basic.js";
 import { Choice } from "./fields.js";
 import { Ask } from "./overlay.js";
@@ -30,6 +31,23 @@ export function MoveExperiments({ title, of, onMove, onClose, children }) {
               `
             : html`<p class="soft">${others.length ? ONLY_OWNERS : "There are no other projects that you can add experiments to. Create one on the Workspaces page."}</p>`}
       <//>
+    <//>
+  `;
+}
+
+/** @param {{ name: string, from: number | undefined, right: string, note: string, path: string, body: object, onClose: () => void, onDone: () => Promise<void> }} props `right` is asked of the target */
+export function MoveTo({ name, from, right, note, path, body, onClose, onDone }) {
+  const found = useLive(workspaces, []);
+  const offered = (found.data ?? []).filter((/** @type {any} */ w) => w.id !== from && !(w.immutable && right === "CREATE_PROJECT") && may(right, w.id));
+  const [to, setTo] = useState("");
+  const act = async () => {
+    await post(path, { ...body, destinationWorkspaceId: Number(to) });
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`Move ${name}`} act="Move" off=${!to} onAct=${act} onClose=${onClose}>
+      <p class="soft">${note}</p>
+      <${Choice} label="Workspace" value=${to} set=${setTo} of=${[["", "Select a workspace"], ...offered.map((/** @type {any} */ w) => [String(w.id), w.name])]} />
     <//>
   `;
 }

@@ -1,17 +1,17 @@
 // The present and deleted checkpoints of an experiment.
-import { get, send } from "../../lib/api.js";
+import { get, post, send } from "../../lib/api.js";
 import { counted, metric, moment, size } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
 import { rowsOf, usePaged } from "../../lib/paged.js";
 import { keeps, may, maySomewhere } from "../../lib/rights.js";
-import { link } from "../../lib/router.js";
+import { go, link } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
-import { Button, Empty, Pairs, Panel, State } from "../../parts/basic.js";
-import { Check } from "../../parts/fields.js";
+import { Button, Empty, Loaded, Pairs, Panel, State } from "../../parts/basic.js";
+import { Check, Choice, Line } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { Ask, Dialog, tell } from "../../parts/overlay.js";
 import { ChosenBar } from "../../parts/table.js";
 import { Ago } from "../../parts/time.js";
-import { Register } from "./register.js";
 
 const SHOWN = ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"];
 const GOING_MS = 2_000;
@@ -111,3 +111,39 @@ const Details = ({ checkpoint, deletes, onClose, onDelete, onRegister }) => html
     </div>
   <//>
 `;
+
+const NEW = "";
+
+/** @param {AbortSignal} signal */
+const models = async (signal) => (await get("/api/v1/models", { limit: -1, archived: false, sortBy: "SORT_BY_NAME" }, { signal })).models;
+
+/** @param {{ checkpoint: any, onClose: () => void }} props */
+function Register({ checkpoint, onClose }) {
+  const known = useLive(models, []);
+  return html`<${Loaded} of=${known} lines=${1}>${(/** @type {any[]} */ found) => html`<${Form} checkpoint=${checkpoint} known=${found} onClose=${onClose} />`}<//>`;
+}
+
+/** @param {{ checkpoint: any, known: any[], onClose: () => void }} props */
+function Form({ checkpoint, known, onClose }) {
+  const [model, setModel] = useState(known.length ? String(known[0].id) : NEW);
+  const [name, setName] = useState("");
+  const [version, setVersion] = useState("");
+  const [comment, setComment] = useState("");
+  const act = async () => {
+    const id = model === NEW ? (await post("/api/v1/models", { name: name.trim() })).model.id : model;
+    // Keep the created model if the next call fails, so that a second click does not create another one.
+    setModel(String(id));
+    const told = await post(`/api/v1/models/${id}/versions`, { checkpointUuid: checkpoint.uuid, name: version, comment });
+    tell(`Registered version ${told.modelVersion.version}`);
+    go(`/models/${id}`);
+  };
+  const made = known.every((m) => String(m.id) !== model) && model !== NEW;
+  return html`
+    <${Ask} title="Register this checkpoint" act="Register" off=${model === NEW && !name.trim()} onAct=${act} onClose=${onClose}>
+      <${Choice} label="Model" value=${model} set=${setModel} of=${[...known.map((m) => [String(m.id), m.name]), ...(made ? [[model, name]] : []), [NEW, "New model"]]} />
+      ${model === NEW && html`<${Line} label="Name of the new model" value=${name} set=${setName} />`}
+      <${Line} label="Name of the version" hint="Optional" value=${version} set=${setVersion} />
+      <${Line} label="Comment" value=${comment} set=${setComment} />
+    <//>
+  `;
+}
