@@ -1,5 +1,7 @@
 """Why something waits or failed, asked by experiment, trial, job and task."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
@@ -57,6 +59,33 @@ def test_reason_of_a_low_priority_names_the_experiment_and_user_ahead(
     )
     jobs = user.get("/api/v1/job-queues-v2", resourcePool="default")["jobs"]
     assert any("experiment" in (job["full"]["why"]) for job in jobs)
+
+
+def test_preempted_work_names_the_experiment_and_user_that_get_its_slots(
+    api: Api, user: Caller
+) -> None:
+    config = api.ctx.config
+    scheduler = replace(config.scheduler, preemption=True)
+    pools = tuple(replace(pool, scheduler=scheduler) for pool in config.resource_pools)
+    api.ctx.config = replace(config, scheduler=scheduler, resource_pools=pools)
+    victim = create(user, activate=True, resources={"slots_per_trial": 2, "priority": 50})
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    with api.ctx.db.begin() as tx:
+        tx.execute(
+            text("UPDATE allocations SET state = 'RUNNING', preemptible = true, ready = true")
+        )
+    important = create(user, activate=True, resources={"slots_per_trial": 2, "priority": 1})
+    api.tick()
+    assert told(user, "experiment", victim) == [
+        (
+            "RUNNING",
+            "was asked to checkpoint and stop: its slots are needed by experiment"
+            f" {important} of determined (higher priority)",
+        )
+    ]
 
 
 def test_job_has_the_state_of_its_ended_experiment(user: Caller) -> None:

@@ -27,7 +27,7 @@ def training(cluster: Cluster, held: Held) -> Iterator[int]:
 def test_top_shows_queue_and_machine_and_ends_with_q(cluster: Cluster, training: int) -> None:
     with in_terminal([*DET, "top"], cluster.env, columns=120, rows=30) as top:
         top.until(lambda s: f"experiment {training}: trial" in s.text, "what the machine runs")
-        (row,) = [r for r in top.screen.cells if r.strip().startswith(f"experiment {training} ")]
+        (row,) = [r for r in top.screen.cells if f"  experiment {training} " in r]
         assert "RUNNING" in row
         top.press("q")
         assert top.end() == 0

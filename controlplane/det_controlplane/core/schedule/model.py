@@ -125,6 +125,7 @@ class Preempt(NamedTuple):
 
     allocation_id: str
     reason: PreemptReason
+    for_job: str = ""  # the job that gets its slots, if only one does
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ class PoolPass:
         """Return why a request that did not fit waits; requests of one shape share the reason."""
         return self._no_room[request.shape]
 
-    def preempt(self, leaving: Iterable[Running], reason: PreemptReason) -> None:
-        self._preempted += [Preempt(running.allocation_id, reason) for running in leaving]
+    def preempt(self, leaving: Iterable[Running], reason: PreemptReason, for_job: str = "") -> None:
+        self._preempted += [Preempt(running.allocation_id, reason, for_job) for running in leaving]
 
     def plan(self) -> SchedulePlan:
         explain = Explainer(self.snapshot, self.slots, self.limits, self.kept).explain

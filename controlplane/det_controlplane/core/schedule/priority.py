@@ -101,7 +101,7 @@ class _PriorityWalk:
         if reservation is None:
             return None
         if reservation.victims:
-            self._pool.preempt(reservation.victims, PreemptReason.HIGHER_PRIORITY)
+            self._pool.preempt(reservation.victims, PreemptReason.HIGHER_PRIORITY, request.job.id)
         if self._limits.limit:
             self._limits.reserved(request)
         if not self._starts_over:

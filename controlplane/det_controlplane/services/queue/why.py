@@ -44,13 +44,12 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind == "job" and not _is_uuid(id):
         raise Missing(f"job '{id}' not found: job IDs are UUIDs; `det job list` shows them")
     with ctx.db.begin() as tx:
+        # The state is read after the reasons. If the last run ends meanwhile, the answer is the end.
+        rows = waiting.reasons(tx, kind, id)
         subject = waiting.subject(tx, kind, id)
         if subject is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons = [
-            _of_pool(ctx, _of_metrics(tx, reason), subject.experiment_id)
-            for reason in waiting.reasons(tx, kind, id)
-        ]
+        reasons = [_of_pool(ctx, _of_metrics(tx, reason), subject.experiment_id) for reason in rows]
         spent = _spent_budget(ctx, tx, subject.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
         refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)

@@ -1,6 +1,6 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import Signal
@@ -149,14 +149,16 @@ def _announce_starts(
     logs.add_named_lines(change.tx, lines, change.now)
 
 
-def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
+def _preempt(change: Change, preempted: Sequence[schedule.Preempt]) -> None:
+    for_jobs = {preempt.for_job for preempt in preempted if preempt.for_job}
+    names = jobs.names(change.tx, for_jobs) if for_jobs else {}
     for preempt in preempted:
         allocation = allocations.lock_if_free(change.tx, preempt.allocation_id)
         if allocation is None:
             raise LostRace(f"allocation {preempt.allocation_id} changes at this moment")
-        reason = (
-            f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
-        )
+        cause = preempt.reason.value.lower().replace("_", " ")
+        place = f"by {names[preempt.for_job]}" if preempt.for_job in names else "elsewhere"
+        reason = f"its slots are needed {place} ({cause})"
         stopping.stop(change, [allocation], Signal.TERMINATE, reason)
 
 
