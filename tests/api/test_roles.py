@@ -47,6 +47,23 @@ def test_viewer_reads_one_workspace_and_cannot_change_it(house: House) -> None:
     assert "Editor" in response.error
 
 
+def test_columns_of_all_projects_are_those_of_visible_workspaces(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    for project, name in ((house.red_project, "seen"), (house.blue_project, "hidden")):
+        body = {"config": config_of(hyperparameters={name: 1}), "projectId": project}
+        house.admin.post("/api/v1/experiments", body)
+
+    def hyperparameters(caller: Caller, project: int) -> set[str]:
+        columns = caller.get(f"/api/v1/projects/{project}/columns")["columns"]
+        return {c["column"] for c in columns if c["column"].startswith("hp.")}
+
+    assert hyperparameters(viewer, 0) == {"hp.seen"}
+    assert hyperparameters(viewer, house.red_project) == {"hp.seen"}
+    assert hyperparameters(house.admin, 0) == {"hp.seen", "hp.hidden"}
+    assert viewer.ask("GET", f"/api/v1/projects/{house.blue_project}/columns").status == 404
+    assert viewer.get("/api/v1/projects/0/experiments/metric-ranges")["ranges"] == []
+
+
 def test_error_names_the_workspace(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     red = house.experiment(house.admin, house.red_project)

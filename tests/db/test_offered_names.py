@@ -1,6 +1,7 @@
 """Projects offer the names of hyperparameters, metadata and metrics that their runs have reported."""
 
 from det_controlplane.db.experiments import offered_names
+from det_controlplane.db.experiments.table_pages import TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
@@ -18,13 +19,13 @@ _SMALLEST = text("SELECT path, smallest FROM offered_names WHERE kind = 'metadat
 
 
 def offered(ctx: Context, project_id: int) -> dict[str, dict[str, str]]:
+    """Return the offered names of a project; 0: of all projects."""
+    place = TableScope(project_id or None, None)
     with ctx.db.begin() as tx:
         return {
-            "hparams": dict(offered_names.hyperparameters(tx, project_id)),
-            "metadata": dict(offered_names.metadata(tx, project_id)),
-            "metrics": {
-                f"{m.group}.{m.name}": m.type for m in offered_names.metrics(tx, project_id)
-            },
+            "hparams": dict(offered_names.hyperparameters(tx, place)),
+            "metadata": dict(offered_names.metadata(tx, place)),
+            "metrics": {f"{m.group}.{m.name}": m.type for m in offered_names.metrics(tx, place)},
         }
 
 

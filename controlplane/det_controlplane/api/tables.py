@@ -78,15 +78,19 @@ def _scope(request: Request, project_id: int) -> TableScope:
 
 def columns(ctx: Context, request: Request, query: ColumnQuery) -> Answer:
     table = choice("tableType", query.table_type, "TABLE_TYPE_", ("", "EXPERIMENT", "RUN"))
-    return json_response({"columns": tables.columns(ctx, request.id("id"), table == "RUN")})
+    return json_response(
+        {"columns": tables.columns(ctx, _scope(request, request.id("id")), table == "RUN")}
+    )
 
 
 def metric_ranges(ctx: Context, request: Request) -> Answer:
-    return json_response({"ranges": tables.ranges(ctx, request.id("id"))})
+    return json_response({"ranges": tables.ranges(ctx, _scope(request, request.id("id")))})
 
 
 def metadata_values(ctx: Context, request: Request) -> Answer:
-    values = tables.metadata_values(ctx, request.id("projectId"), request.param("key"))
+    values = tables.metadata_values(
+        ctx, _scope(request, request.id("projectId")), request.param("key")
+    )
     return json_response({"values": values})
 
 
@@ -207,14 +211,22 @@ ROUTES = (
         columns,
         summary="Columns that tables of a project can show",
         from_replica=True,
-        rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
+        rule=require(
+            in_path(Right.VIEW_PROJECT, "project", "id"),
+            in_listing(Right.VIEW_PROJECT),
+            task=TaskRule.READ,
+        ),
     ),
     get(
         f"{_P}/{{id}}/experiments/metric-ranges",
         metric_ranges,
         summary="Between which numbers metrics of a project lie",
         from_replica=True,
-        rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
+        rule=require(
+            in_path(Right.VIEW_PROJECT, "project", "id"),
+            in_listing(Right.VIEW_PROJECT),
+            task=TaskRule.READ,
+        ),
     ),
     get(
         f"{_P}/{{projectId}}/metadata/{{key}}",
@@ -222,7 +234,9 @@ ROUTES = (
         summary="What runs of a project have under a key of their metadata",
         from_replica=True,
         rule=require(
-            in_path(Right.VIEW_PROJECT, "project-or-all", "projectId"), task=TaskRule.READ
+            in_path(Right.VIEW_PROJECT, "project", "projectId"),
+            in_listing(Right.VIEW_PROJECT),
+            task=TaskRule.READ,
         ),
     ),
 )

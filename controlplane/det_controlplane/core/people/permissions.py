@@ -39,7 +39,6 @@ class NeedScope(Enum):
 KINDS: Mapping[str, Right] = {
     "workspace": Right.VIEW_WORKSPACE,
     "project": Right.VIEW_PROJECT,
-    "project-or-all": Right.VIEW_PROJECT,  # 0 stands for the whole cluster
     "project-key": Right.VIEW_PROJECT,
     "experiment": Right.VIEW_EXPERIMENT_METADATA,
     "experiment-external": Right.VIEW_EXPERIMENT_METADATA,

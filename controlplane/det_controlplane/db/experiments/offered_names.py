@@ -6,11 +6,13 @@ hide the names of other tasks. The statements read at most MOST_READ bytes of do
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.experiments.table_columns import STATISTICS
+from det_controlplane.db.experiments.table_pages import TableScope
 
 MOST_READ = 64 * 1024 * 1024  # of stored, compressed bytes
 MOST_NAMES, MOST_BYTES = 4_000, 512 * 1024
@@ -18,7 +20,11 @@ MOST_VALUES, LONGEST_VALUE = 1_000, 1_000
 MOST_ROWS = 100_000
 
 _OF_TRIALS = "FROM trials t JOIN experiments e ON e.id = t.experiment_id"
-_IN_PROJECT = "(cast(:project_id AS integer) = 0 OR e.project_id = :project_id)"
+# The project, or all projects of visible workspaces.
+_IN_PLACE = """(cast(:project_id AS integer) IS NULL OR {project} = :project_id) AND (
+    cast(:within AS integer[]) IS NULL
+    OR {project} IN (SELECT id FROM projects WHERE workspace_id = ANY(cast(:within AS integer[]))))"""
+_IN_PROJECT = _IN_PLACE.format(project="e.project_id")
 _GROUP = "CASE g.key WHEN 'avg_metrics' THEN 'training' WHEN 'validation_metrics' THEN 'validation' ELSE g.key END"
 _TYPE = "CASE WHEN count(DISTINCT {type}) > 1 THEN 'string' ELSE min({type}) END AS type"
 
@@ -45,7 +51,7 @@ _OFFERED = text(
         "path, type",
         f"""SELECT path, min(smallest) AS place, {_TYPE.format(type="type")} FROM (
             SELECT path, type, smallest FROM offered_names
-            WHERE kind = :kind AND (cast(:project_id AS integer) = 0 OR project_id = :project_id)
+            WHERE kind = :kind AND {_IN_PLACE.format(project="project_id")}
             ORDER BY smallest, path LIMIT {MOST_ROWS}) o GROUP BY path""",
     )
 )
@@ -78,18 +84,23 @@ _VALUES = text(f"""
 _BOUNDS = {"most_read": MOST_READ, "most_names": MOST_NAMES, "most_bytes": MOST_BYTES}
 
 
-def hyperparameters(tx: Tx, project_id: int) -> list[tuple[str, str]]:
-    """Return the name and JSON type of hyperparameters; project 0 stands for all."""
-    return _read_offered(tx, "hparam", project_id)
+def _params(place: TableScope) -> dict[str, Any]:
+    workspaces = None if place.workspaces is None else list(place.workspaces)
+    return {"project_id": place.project_id, "within": workspaces}
 
 
-def metadata(tx: Tx, project_id: int) -> list[tuple[str, str]]:
+def hyperparameters(tx: Tx, place: TableScope) -> list[tuple[str, str]]:
+    """Return the name and JSON type of hyperparameters."""
+    return _read_offered(tx, "hparam", place)
+
+
+def metadata(tx: Tx, place: TableScope) -> list[tuple[str, str]]:
     """Return the name and JSON type of keys of runs' metadata."""
-    return _read_offered(tx, "metadata", project_id)
+    return _read_offered(tx, "metadata", place)
 
 
-def _read_offered(tx: Tx, kind: str, project_id: int) -> list[tuple[str, str]]:
-    rows = tx.execute(_OFFERED, {"kind": kind, "project_id": project_id, **_BOUNDS})
+def _read_offered(tx: Tx, kind: str, place: TableScope) -> list[tuple[str, str]]:
+    rows = tx.execute(_OFFERED, {"kind": kind, **_params(place), **_BOUNDS})
     return [(row.path, row.type) for row in rows]
 
 
@@ -100,9 +111,9 @@ class MetricName:
     type: str  # as summaries call it
 
 
-def metrics(tx: Tx, project_id: int) -> list[MetricName]:
+def metrics(tx: Tx, place: TableScope) -> list[MetricName]:
     """Return the metrics of a project's experiments, including metrics that all trials have rolled back."""
-    return _metric_names(_read_offered(tx, "metric", project_id))
+    return _metric_names(_read_offered(tx, "metric", place))
 
 
 def metrics_of(tx: Tx, experiment_ids: Sequence[int]) -> list[MetricName]:
@@ -126,21 +137,21 @@ class Range:
     high: float
 
 
-def ranges(tx: Tx, project_id: int) -> list[Range]:
+def ranges(tx: Tx, place: TableScope) -> list[Range]:
     """Return the smallest and largest number in each column of metrics."""
     bounds = {
         **_BOUNDS,
         "most_names": MOST_NAMES * len(STATISTICS),
         "most_bytes": MOST_BYTES * len(STATISTICS),
     }
-    params = {"project_id": project_id, "statistics": list(STATISTICS), **bounds}
+    params = {**_params(place), "statistics": list(STATISTICS), **bounds}
     return [Range(row.path, row.low, row.high) for row in tx.execute(_RANGES, params)]
 
 
-def metadata_values(tx: Tx, project_id: int, path: Sequence[str]) -> list[str]:
+def metadata_values(tx: Tx, place: TableScope, path: Sequence[str]) -> list[str]:
     """Return the values of a metadata key in runs: at most MOST_VALUES, each of at most LONGEST_VALUE characters."""
     params = {
-        "project_id": project_id,
+        **_params(place),
         "path": list(path),
         "most": MOST_VALUES,
         "longest": LONGEST_VALUE,

@@ -26,7 +26,6 @@ __all__ = [
     "runs",
 ]
 
-_EVERY_PROJECT = 0
 _NAMES = {
     "id": "ID", "localId": "Local ID", "experimentId": "Experiment ID", "experimentName": "Search Name",
     "experimentDescription": "Search Description", "experimentProgress": "Search Progress",
@@ -62,10 +61,9 @@ def brief_experiments(
     return table_pages.brief_experiments(ctx.db, place, chosen, sort, page)
 
 
-def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:
-    """Return the fixed columns, then the columns that the project's runs reported. Project 0 stands for all
-    projects."""
-    _check(ctx, project_id)
+def columns(ctx: Context, place: TableScope, of_runs: bool) -> list[dict[str, Any]]:
+    """Return the fixed columns, then the columns that the visible runs of the place reported."""
+    _check(ctx, place)
     where = Location.RUN if of_runs else Location.EXPERIMENT
     fixed = RUN_COLUMNS if of_runs else EXPERIMENT_COLUMNS
     entries = [
@@ -74,9 +72,9 @@ def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]
     ]
     of_hparams = Location.RUN_HYPERPARAMETERS if of_runs else Location.HYPERPARAMETERS
     with ctx.db.autocommit() as tx:
-        hparams = offered_names.hyperparameters(tx, project_id)
-        metrics = offered_names.metrics(tx, project_id)
-        metadata = offered_names.metadata(tx, project_id) if of_runs else []
+        hparams = offered_names.hyperparameters(tx, place)
+        metrics = offered_names.metrics(tx, place)
+        metadata = offered_names.metadata(tx, place) if of_runs else []
     entries += [_column(f"hp.{name}", of_hparams, _type(kind)) for name, kind in hparams]
     for metric in metrics:
         where = _OF_GROUPS.get(metric.group, Location.CUSTOM_METRIC)
@@ -104,24 +102,24 @@ def _type(kind: str) -> ColumnType:
     return _TYPES.get(kind, ColumnType.TEXT)
 
 
-def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
+def ranges(ctx: Context, place: TableScope) -> list[dict[str, Any]]:
     """Return between which numbers the columns of metrics lie."""
-    _check(ctx, project_id)
+    _check(ctx, place)
     with ctx.db.autocommit() as tx:
-        metric_ranges = offered_names.ranges(tx, project_id)
+        metric_ranges = offered_names.ranges(tx, place)
     return [{"metricsName": r.column, "min": r.low, "max": r.high} for r in metric_ranges]
 
 
-def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:
+def metadata_values(ctx: Context, place: TableScope, key: str) -> list[str]:
     """Return the values of a metadata key in the runs of a project. Dots separate the parts of the key."""
-    _check(ctx, project_id)
+    _check(ctx, place)
     with ctx.db.autocommit() as tx:
-        return offered_names.metadata_values(tx, project_id, key.split("."))
+        return offered_names.metadata_values(tx, place, key.split("."))
 
 
-def _check(ctx: Context, project_id: int) -> None:
-    if project_id == _EVERY_PROJECT:
+def _check(ctx: Context, place: TableScope) -> None:
+    if place.project_id is None:
         return
     with ctx.db.autocommit() as tx:
-        if projects.one(tx, project_id) is None:
-            raise Missing(f"project {project_id} not found")
+        if projects.one(tx, place.project_id) is None:
+            raise Missing(f"project {place.project_id} not found")

@@ -52,7 +52,7 @@ def admit(
             if kind not in KINDS or _holds_everywhere(user.grants, need.right, kind):
                 presides.append(PRESIDING in user.grants.everywhere)
             elif objects := _list_other_objects(ctx, user, rule, need.right, kind, names(need)):
-                presides.append(_require_named(ctx, user, need.right, kind, objects))
+                presides.append(require_things(ctx, user, need.right, kind, objects))
         elif need.of is NeedScope.LISTED:
             within = user.grants.workspaces(need.right)
         elif need.of is NeedScope.CLUSTER:
@@ -142,7 +142,7 @@ def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | No
     """Return the kind and name of an object in the path, if its workspace can be read together with the caller."""
     for need in rule.needs:
         if need.of is NeedScope.NAMED and need.place == "path":
-            kind = need.kind_of(params).removesuffix("-or-all")
+            kind = need.kind_of(params)
             name = _readable(kind, params[need.names[0]]) if kind in KINDS else ""
             return (kind, name) if name else None
     return None
@@ -160,17 +160,6 @@ def _list_other_objects(
             return [name for name in names if _readable(kind, name) not in own]
         return [name for name in names if not task_rights.is_own(user, kind, name)]
     return list(names)
-
-
-def _require_named(
-    ctx: Context, user: User, right: Right, kind: str, objects: Sequence[object]
-) -> bool:
-    if kind == "project-or-all":
-        if any(str(name) in _ALL for name in objects):
-            require_in(user, right, None)
-            return False
-        kind = "project"
-    return require_things(ctx, user, right, kind, objects)
 
 
 def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
