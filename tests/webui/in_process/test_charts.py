@@ -152,13 +152,33 @@ def test_colours_of_curves_differ_in_both_themes(tab: Tab, house: House) -> None
     for theme in ("light", "dark"):
         tab.look(1280, theme)
         read = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
-        colours = [rgb(tab.page.evaluate(read, f"--curve-{n}")) for n in range(1, 13)]
+        colours = [rgb(tab.page.evaluate(read, f"--curve-{n}")) for n in range(1, 25)]
         surface = rgb(tab.page.evaluate(read, "--surface"))
-        assert min(contrast(colour, surface) for colour in colours) >= 3
-        far = {(a, b): distance(colours[a], colours[b]) for a in range(12) for b in range(a)}
+        text = rgb(tab.page.evaluate(read, "--ink-faint"))
+        assert min(contrast(colour, surface) for colour in colours) >= contrast(text, surface)
+        far = {(a, b): distance(colours[a], colours[b]) for a in range(24) for b in range(a)}
         assert min(far.values()) > 0.1
         # Successive trials are often drawn together.
-        assert min(far[max(n, (n + 1) % 12), min(n, (n + 1) % 12)] for n in range(12)) > 0.15
+        assert min(far[max(n, (n + 1) % 24), min(n, (n + 1) % 24)] for n in range(24)) > 0.2
+
+
+# Return the tokens of colours and the dashes of the curves of trials.
+_LOOK = """async (trials) => {
+    const scripts = performance.getEntriesByType("resource").map((entry) => entry.name);
+    const look = await import(scripts.find((name) => name.endsWith("/parts/curve_look.js")));
+    return [trials.map(look.colourOf), look.dashesOf(trials).map((dash) => dash ?? [])];
+}"""
+
+
+def test_dashes_begin_after_24_trials_and_a_single_trial_is_solid(tab: Tab) -> None:
+    tab.open("/design")
+    tab.page.locator(".chart canvas").wait_for()
+    colours, dashes = tab.page.evaluate(_LOOK, [*range(4, 28), 28])
+    assert len(set(colours[:24])) == 24
+    assert colours[24] == colours[0]
+    assert dashes[0] == []
+    assert dashes[24]
+    assert tab.page.evaluate(_LOOK, [28, 28])[1] == [[], []]
 
 
 def labels_of(tab: Tab) -> list[str]:

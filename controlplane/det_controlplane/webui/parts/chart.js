@@ -1,6 +1,6 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { counted, metric } from "../lib/format.js";
-import { colourOf, dashOf } from "./curve_look.js";
+import { colourOf, dashesOf } from "./curve_look.js";
 import { steer } from "./chart_range.js";
 import { limitsOf, logTicks, outsideOf, pathOf, tickLabels } from "./chart_scale.js";
 import { library, token } from "../lib/library.js";
@@ -125,6 +125,7 @@ function aligned(Plot, curves) {
 function options(Plot, element, tip, latest, { x, time, scale, height }) {
   const curves = latest.current;
   const many = curves.length > 20;
+  const dashes = dashesOf(curves.map((c) => c.of));
   return {
     width: element.clientWidth,
     height,
@@ -142,8 +143,8 @@ function options(Plot, element, tip, latest, { x, time, scale, height }) {
         // Thin lines without dashes are drawn ten times as fast. Among a hundred curves, dashes would not help to
         // distinguish them.
         width: many || c.thin ? 1 : 1.8,
-        alpha: c.thin ? 0.6 : many ? 0.75 : 1,
-        dash: many ? undefined : dashOf(c.of ?? i),
+        alpha: many ? 0.75 : 1,
+        dash: many ? undefined : dashes[i],
         spanGaps: true,
         auto: false,
         paths: (/** @type {any} */ u) => ({ stroke: pathOf(latest.current[i], u), fill: null, clip: null, band: null, gaps: null, flags: 1 }),

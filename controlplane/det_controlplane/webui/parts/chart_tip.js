@@ -2,7 +2,7 @@
 import { counted, metric } from "../lib/format.js";
 import { h, render } from "../lib/view.js";
 import { indexOf } from "./chart_scale.js";
-import { Swatch } from "./curve_look.js";
+import { isAlone, Swatch } from "./curve_look.js";
 
 /** @typedef {import("./chart.js").Curve} Curve */
 /** @typedef {{ name: string, of: number, thin: boolean, value: number, distance: number }} Row */
@@ -41,8 +41,9 @@ export function showTip(plot, tip, curves, x, time) {
   const { above, shown, below } = around(rows, nearest);
   const where = time ? new Date(at * 1000).toLocaleTimeString("en-GB") : `${metric(at)} ${x}`;
   const rest = (/** @type {number} */ count) => count > 0 && h("tr", null, h("td", { colspan: 3 }, `${counted(count, "more curve")}`));
+  const alone = isAlone(curves.map((c) => c.of));
   const line = (/** @type {Row} */ row) =>
-    h("tr", { class: row === rows[nearest] ? "near" : "" }, h("td", null, h(Swatch, row)), h("td", null, row.name), h("td", { class: "number" }, metric(row.value)));
+    h("tr", { class: row === rows[nearest] ? "near" : "" }, h("td", null, h(Swatch, { ...row, alone })), h("td", null, row.name), h("td", { class: "number" }, metric(row.value)));
   render(h("table", null, h("caption", null, where), h("tbody", null, rest(above), ...shown.map(line), rest(below))), tip);
   const from = plot.bbox.left / devicePixelRatio;
   const [width, height] = [tip.offsetWidth, tip.offsetHeight];

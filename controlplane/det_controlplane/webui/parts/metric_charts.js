@@ -3,7 +3,7 @@ import { metric } from "../lib/format.js";
 import { ask, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { Chart, smoothed } from "./chart.js";
-import { Swatch } from "./curve_look.js";
+import { isAlone, Swatch } from "./curve_look.js";
 import { Check, Pick } from "./fields.js";
 import { Menu } from "./overlay.js";
 
@@ -146,7 +146,7 @@ export const linesNote = (groups) => (groups.length > 1 ? `Thick lines: ${groups
 export const Legend = ({ by, entries, groups, children }) => html`
   <p class="faint small legend-order">${by} ${linesNote(groups)}</p>
   <ul class="legend" aria-label="Chart legend">
-    ${entries.map((e) => html`<li key=${e.of}><${Swatch} of=${e.of} /><a href=${e.href}>${e.name}</a><span class="faint number">${metric(e.value)}</span></li>`)}
+    ${entries.map((e) => html`<li key=${e.of}><${Swatch} of=${e.of} alone=${isAlone(entries.map((entry) => entry.of))} /><a href=${e.href}>${e.name}</a><span class="faint number">${metric(e.value)}</span></li>`)}
     ${children}
   </ul>
 `;
