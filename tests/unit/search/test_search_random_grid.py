@@ -137,12 +137,28 @@ def test_repeated_invalid_hyperparameters_fail_with_a_remedy() -> None:
     assert "narrow the hyperparameter space" in fail.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("random", {"max_trials": 20, "max_concurrent_trials": 4}),
+        ("grid", {"max_concurrent_trials": 2}),
+    ],
+)
+def test_progress_counts_trials_that_do_not_exist_yet(name: str, more: dict[str, Any]) -> None:
+    space: Space = {"width": Categorical((1, 2, 3))} if name == "grid" else SPACE
+    search, created = started(name, space, **more)
+    planned = len(created) + search.method.uncreated()
+    assert planned > len(created)
+    search.fold(Exited(created[0].request_id))
+    assert search.progress({}) == pytest.approx(1 / planned)
+
+
 def test_progress_counts_closed_and_partial_but_not_invalid_trials() -> None:
     search, (one, two, three, four) = started("random", max_trials=4)
     search.fold(Exited(one.request_id))
     search.fold(ExitedEarly(two.request_id, ExitReason.INVALID_HP))
     fractions = {three.request_id: 0.5, two.request_id: 0.9}
-    assert search.progress(fractions) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert search.progress(fractions) == pytest.approx((1 + 0.5 + 0) / 4)
     assert four.request_id not in fractions
 
 

@@ -27,6 +27,9 @@ class GridSearch(Method):
     def exited(self, request_id: str) -> Sequence[Action]:
         return self._create() if self._remaining else NOTHING
 
+    def uncreated(self) -> int:
+        return self._remaining
+
     def snapshot(self) -> dict[str, Any]:
         return {"remaining": self._remaining}
 

@@ -83,8 +83,12 @@ class Method(ABC):
         """Restore a snapshot of a method with the same configuration."""
 
     def progress(self) -> float | None:
-        """Return the progress from 0 to 1, or None if it is the mean progress of the trials."""
+        """Return the progress from 0 to 1, or None if it is the mean progress of all planned trials."""
         return None
+
+    def uncreated(self) -> int:
+        """Return the number of planned trials that do not exist yet."""
+        return 0
 
 
 WORST = (

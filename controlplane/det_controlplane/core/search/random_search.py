@@ -28,6 +28,9 @@ class RandomSearch(Method):
     def exited(self, request_id: str) -> Sequence[Action]:
         return self._create() if self._created < self._max_trials else NOTHING
 
+    def uncreated(self) -> int:
+        return self._max_trials - self._created
+
     def snapshot(self) -> dict[str, Any]:
         return {"created": self._created}
 

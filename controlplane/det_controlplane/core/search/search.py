@@ -226,4 +226,5 @@ class Search:
         live_invalid = len(self._live) - len(trial_ids)
         closed = self._closed - (self._invalid - live_invalid)
         total = closed + sum(fractions.get(request_id, 0.0) for request_id in trial_ids)
-        return total / max(closed + len(trial_ids), 1)
+        uncreated = self.method.uncreated() if self._started else 0
+        return total / max(closed + len(trial_ids) + uncreated, 1)
