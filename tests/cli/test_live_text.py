@@ -98,6 +98,17 @@ def test_sparkline_has_one_column_per_value() -> None:
     assert charts.sparkline([1.0, math.nan, 1.0], 20) == "▄×▄"
 
 
+def test_several_diverging_trials_do_not_flatten_the_others() -> None:
+    good = [1.0 - trial / 100 - step / 40 for trial in range(9) for step in range(20)]
+    diverging = [10.0**step for step in range(12)] * 3
+    low, high = charts.bounds([*good, *diverging])
+    assert (low, high) == (min(good), pytest.approx(1.0))
+
+
+def test_equal_values_with_one_exception_have_the_whole_range() -> None:
+    assert charts.bounds([*[0.5] * 40, 2.0]) == (0.5, 2.0)
+
+
 def test_outlier_does_not_flatten_curves() -> None:
     values = [i / 100 for i in range(100)] + [1e9]
     assert charts.bounds(values)[1] < 1

@@ -9,6 +9,7 @@ from determined.common.times import parsed
 Points = Sequence[tuple[float, float]]
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MANY = 20
+_FAR = 3.0  # widths of the middle half
 
 
 def number(value: object) -> "float | None":
@@ -26,13 +27,18 @@ def short(value: "float | None") -> str:
 
 
 def bounds(values: Iterable[float]) -> tuple[float, float]:
-    """Return the value range of a chart. It ignores the largest tenth, so that outliers do not flatten curves."""
+    """Return the value range of a chart. Outliers do not count, because they would flatten all other curves.
+
+    Outliers are far from the middle half of the values, compared with its width."""
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return 0.0, 0.0
     if len(finite) < _MANY:
         return finite[0], finite[-1]
-    return finite[0], finite[math.ceil(0.9 * len(finite)) - 1]
+    first, third = finite[len(finite) // 4], finite[3 * len(finite) // 4]
+    far = _FAR * (third - first) or math.inf
+    near = [value for value in finite if first - far <= value <= third + far]
+    return near[0], near[-1]
 
 
 def curve(points: Points, longest: float, between: tuple[float, float], room: int) -> str:
