@@ -8,6 +8,7 @@ from sqlalchemy import text
 from tests.support.api import (
     Api,
     Caller,
+    config_of,
     create,
     create_ended,
     report_checkpoint,
@@ -154,6 +155,47 @@ def test_failure_begins_with_its_cause_and_names_the_trial(api: Api, user: Calle
             " ModuleNotFoundError: No module named 'numppy'"
         )
         assert (reason["failedTrialId"], reason["needsNewCode"]) == (1, True)
+        assert reason["nextStep"].startswith("no files were sent with it: create it again")
+    files = [{"path": "train.py", "type": 48, "content": "MQ==", "mode": 0o644}]
+    request = {"config": config_of(), "modelDefinition": files}
+    with_files = int(user.post(E, request)["experiment"]["id"])
+    with api.ctx.db.begin() as tx:
+        tx.execute(
+            text(
+                "UPDATE experiments SET context_id = (SELECT context_id FROM experiments WHERE id = :other)"
+                " WHERE id = :id"
+            ),
+            {"id": experiment_id, "other": with_files},
+        )
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert reason["nextStep"] == "fix the code and create it again"
+
+
+def test_failed_search_names_the_trial_of_the_cause_and_the_fix(api: Api, user: Caller) -> None:
+    searcher = {
+        "name": "random", "metric": "los", "max_trials": 2, "max_concurrent_trials": 2,
+        "max_length": {"batches": 8},
+    }  # fmt: skip
+    experiment_id = create(user, activate=True, searcher=searcher)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    agent.poll("terminated", exit_code=3, failure="container_failed")
+    error = "trial 2: metric 'los' was not reported; reported: loss"
+    with api.ctx.db.begin() as tx:
+        tx.execute(
+            text("UPDATE experiments SET state = 'ERROR', ended_at = now(), error = :error"),
+            {"error": error},
+        )
+        tx.execute(
+            text(
+                "UPDATE allocations SET state = 'TERMINATED', ended_at = now() WHERE ended_at IS NULL"
+            )
+        )
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert (reason["cause"], reason["details"], reason["failedTrialId"]) == (error, "", 2)
+    assert reason["nextStep"] == "fix searcher.metric and create it again"
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,12 @@ def test_describe_prints_reason_and_next_steps(
 NO_MODULE = {
     "state": "ERROR", "code": "ERROR", "sentence": "has failed: No module named 'numppy'",
     "cause": "No module named 'numppy'", "details": "trial 42: exit code: 1", "failedTrialId": 42,
-    "needsNewCode": True,
+    "needsNewCode": True, "nextStep": "fix the code and create it again",
+}  # fmt: skip
+NO_METRIC = {
+    "state": "ERROR", "code": "ERROR", "sentence": "has failed: trial 42: metric 'los' was not reported",
+    "cause": "trial 42: metric 'los' was not reported", "details": "", "failedTrialId": 42,
+    "needsNewCode": False, "nextStep": "fix searcher.metric and create it again",
 }  # fmt: skip
 
 
@@ -239,8 +244,20 @@ def test_wait_says_to_fix_the_code(mine: FakeCluster, det: Det) -> None:
     mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_MODULE]})
     lines = det("e", "wait", 4).err.splitlines()
     assert lines[1] == "No module named 'numppy'."
-    assert "Fix the code and create the experiment again." in lines
+    assert "Next step: fix the code and create it again." in lines
     assert lines[-1] == "`det trial logs 42` shows the output of its code."
+
+
+def test_failed_search_suggests_to_fix_the_metric_and_names_the_trial_of_the_cause(
+    mine: FakeCluster, det: Det
+) -> None:
+    mine.add(4, state="STATE_ERROR", config={"searcher": {"name": "random", "metric": "los"}})
+    mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_METRIC]})
+    for out in (det("e", "describe", 4).out, det("why", 4).out, det("e", "wait", 4).err):
+        assert "fix searcher.metric and create it again" in out
+        assert "det trial logs 42" in out
+        assert "det trial logs 40" not in out
+        assert "experiment continue" not in out
 
 
 def test_why_prints_the_cause_first_and_then_the_details(mine: FakeCluster, det: Det) -> None:

@@ -251,8 +251,8 @@ def _print_failure(session: Session, experiment_id: int) -> None:
         say(f"{reason['cause']}.")
         if reason["details"]:
             say(f"  details: {reason['details']}")
-        if reason["needsNewCode"]:
-            say("Fix the code and create the experiment again.")
+        if reason.get("nextStep"):
+            say(f"Next step: {reason['nextStep']}.")
         if reason["failedTrialId"]:
             command = f"det trial logs {reason['failedTrialId']}"
     say(f"`{command}` shows the output of its code.")

@@ -96,8 +96,8 @@ def _after(reason: "dict[str, Any]") -> Iterator[str]:
     """Yield the details of a failure and the next step."""
     if reason.get("details"):
         yield f"details: {reason['details']}"
-    if reason.get("needsNewCode"):
-        yield "next: fix the code and create it again"
+    if reason.get("nextStep"):
+        yield f"next: {reason['nextStep']}"
     if reason.get("failedTrialId"):
         yield f"logs: `det trial logs {reason['failedTrialId']}`"
 

@@ -49,7 +49,7 @@ class Reason:
     trial_id: "int | None" = None
     details: str = ""
     failed_trial_id: "int | None" = None
-    needs_new_code: bool = False
+    next_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def reasons_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
             trial_id=None if trial is None else int(trial),
             details=str(reason.get("details") or ""),
             failed_trial_id=reason.get("failedTrialId"),
-            needs_new_code=bool(reason.get("needsNewCode")),
+            next_step=str(reason.get("nextStep") or ""),
         )
 
     return tuple(one(reason) for reason in rows)

@@ -128,8 +128,9 @@ def _next_steps(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield f"det experiment activate {id}", "resume it"
     if failed:
         yield f"det trial logs {failed[0]}", "show the output of its code before the failure"
-    if any(reason.needs_new_code for reason in experiment.reasons):
-        yield "det experiment create CONFIG MODEL", "fix the code and create it again"
+    steps = [reason.next_step for reason in experiment.reasons if reason.next_step]
+    if steps:
+        yield "det experiment create CONFIG MODEL", steps[0]
     elif experiment.state in ("ERROR", "CANCELED"):
         if experiment.search.name in _CONTINUABLE:
             yield f"det experiment continue {id}", "continue from the last checkpoint"

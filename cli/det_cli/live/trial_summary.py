@@ -65,8 +65,8 @@ def _rows(
 def _next_steps(trial: Trial, reasons: "tuple[Reason, ...]") -> Iterator[tuple[str, str]]:
     follow = "" if trial.ended else " -f"
     yield f"det trial logs {trial.id}{follow}", "show the output of its code"
-    if any(reason.needs_new_code for reason in reasons):
-        yield "det experiment create CONFIG MODEL", "fix the code and create it again"
+    for next_step in [reason.next_step for reason in reasons if reason.next_step][:1]:
+        yield "det experiment create CONFIG MODEL", next_step
     if trial.checkpoint:
         yield f"det trial download {trial.id} --best", "download its best checkpoint"
     yield f"det trial describe {trial.id} --metrics", "list workloads with their metrics"

@@ -28,6 +28,10 @@ _NO_MODULE = re.compile(r"\S*python[\d.]*: ((?:No module named|Error while findi
 _NO_PROGRAM = re.compile(r"\S*sh: (?:(?:line )?\d+: )?(.*)")
 _NOT_FOUND = re.compile(r"^(\S+): (?:command )?not found$")
 _NOT_STARTED = "cannot start "  # the agent's words for a program that does not exist
+_METRIC_ERROR = re.compile(r"trial (\d+): metric ")  # the error of a search without a usable metric
+_NEW_METRIC = "fix searcher.metric and create it again"
+_NEW_CODE = "fix the code and create it again"
+_NEW_FILES = "no files were sent with it: create it again with a model directory, or fix the code in its image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,15 @@ class RunFailure:
     cause: str
     details: tuple[str, ...]
     needs_new_code: bool
+    trial_id: int | None = None  # the trial of the cause, if it is not the trial of the run
+
+    def next_step(self, *, has_files: bool) -> str:
+        """Return the advice for the user, or ''. `has_files` is False if the experiment was created without files."""
+        if self.trial_id is not None:
+            return _NEW_METRIC
+        if not self.needs_new_code:
+            return ""
+        return _NEW_CODE if has_files else _NEW_FILES
 
 
 def explain_failure(exit_reason: str, lines: Sequence[str]) -> RunFailure:
@@ -56,6 +69,12 @@ def explain_failure(exit_reason: str, lines: Sequence[str]) -> RunFailure:
             f"{meaning} (exit code {code})" if meaning else exit_words, (exit,), code == "127"
         )
     return RunFailure(shorten_paths(exit_reason), (), exit_reason.startswith(_NOT_STARTED))
+
+
+def explain_failed_search(error: str) -> RunFailure | None:
+    """Return the failure of a search that could not use a trial's metric, or None for another error."""
+    match = _METRIC_ERROR.match(error)
+    return RunFailure(error, (), False, int(match[1])) if match else None
 
 
 def shorten_paths(text: str) -> str:

@@ -48,7 +48,7 @@ def test_failure_shows_its_cause_and_folds_the_details(tab: Tab, house: House) -
     reason = {
         "trialId": None, "state": "ERROR", "sentence": "has failed: No module named 'numppy'",
         "cause": "No module named 'numppy'", "details": "trial 7: exit code: 1", "failedTrialId": 7,
-        "needsNewCode": True,
+        "needsNewCode": True, "nextStep": "fix the code and create it again",
     }  # fmt: skip
     tab.page.route("**/api/v1/why/*/*", lambda r: r.fulfill(json={"reasons": [reason]}))
 
@@ -66,7 +66,7 @@ def test_failure_shows_its_cause_and_folds_the_details(tab: Tab, house: House) -
     assert not details.is_visible()
     notice.get_by_text("Details").click()
     details.wait_for()
-    notice.get_by_text("Fix the code").wait_for()
+    notice.get_by_text("Next step: fix the code and create it again. Another run").wait_for()
     link = notice.get_by_role("link", name="View logs").get_attribute("href")
     assert link is not None
     assert link.endswith(f"/experiments/{experiment_id}/logs?trial=7")

@@ -85,17 +85,20 @@ _LAST_RUN = """
     "{is_error}", "coalesce(l.level, '') IN ('LOG_LEVEL_ERROR', 'LOG_LEVEL_CRITICAL')"
 ).replace("{error}", ERROR)
 _STATES = {
-    "experiment": ("e.state::text, e.error, e.id, false", "experiments e", "e.id = cast(:id AS integer)"),
+    "experiment": (
+        "e.state::text, e.error, e.id, false, e.context_id IS NOT NULL",
+        "experiments e", "e.id = cast(:id AS integer)",
+    ),
     "trial": (
-        "t.state::text, e.error, e.id, t.parked",
+        "t.state::text, e.error, e.id, t.parked, e.context_id IS NOT NULL",
         "trials t JOIN experiments e ON e.id = t.experiment_id", "t.id = cast(:id AS integer)",
     ),
     "job": (
-        "coalesce(e.state::text, 'ENDED'), e.error, e.id, false",
+        "coalesce(e.state::text, 'ENDED'), e.error, e.id, false, e.id IS NULL OR e.context_id IS NOT NULL",
         "jobs j LEFT JOIN experiments e ON e.job_id = j.id", "j.id = cast(:id AS uuid)",
     ),
     "task": (
-        "CASE WHEN t.ended_at IS NOT NULL THEN 'ENDED' WHEN t.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END, '', NULL, false",
+        "CASE WHEN t.ended_at IS NOT NULL THEN 'ENDED' WHEN t.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END, '', NULL, false, true",
         "tasks t", "t.id = :id",
     ),
 }  # fmt: skip
@@ -127,6 +130,7 @@ class Subject:
     error: str
     experiment_id: int | None
     parked: bool
+    has_files: bool  # False for an experiment that was created without files
     exit_reason: str | None  # of its last run
     exit_kind: str | None
     errors: str  # the last lines of a failed run in stderr, or logged as errors

@@ -7,7 +7,7 @@ from uuid import UUID
 from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
-from det_controlplane.core.run_failures import RunFailure, explain_failure
+from det_controlplane.core.run_failures import RunFailure, explain_failed_search, explain_failure
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.core.search import not_reported
 from det_controlplane.db.engine.database import Tx
@@ -197,10 +197,11 @@ def _state_entry(row: Subject, spent: str) -> dict[str, Any]:
     if not _has_failed(row):
         return entry
     failure = _failure_of(row)
+    last_trial_id = row.last_trial_id if row.exit_kind == "failed" else None
     return entry | {
         "sentence": f"has failed: {failure.cause}", "cause": failure.cause, "details": "; ".join(failure.details),
-        "failedTrialId": row.last_trial_id if row.exit_kind == "failed" else None,
-        "needsNewCode": failure.needs_new_code,
+        "failedTrialId": failure.trial_id or last_trial_id,
+        "needsNewCode": failure.needs_new_code, "nextStep": failure.next_step(has_files=row.has_files),
     }  # fmt: skip
 
 
@@ -209,7 +210,9 @@ def _has_failed(row: Subject) -> bool:
 
 
 def _failure_of(row: Subject) -> RunFailure:
-    """Return the failure of the last run, or the error of the experiment if it says more."""
+    """Return the failure of the search or of the last run, or the error of the experiment if it says more."""
+    if failed_search := explain_failed_search(row.error):
+        return failed_search
     if not row.exit_reason or row.exit_kind == _CLEAN_END:
         return RunFailure(row.error or "see its logs", (), needs_new_code=False)
     run = explain_failure(row.exit_reason, row.errors.splitlines())

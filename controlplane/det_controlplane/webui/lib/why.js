@@ -1,7 +1,7 @@
 // Why something waits, runs or failed, in a sentence.
 import { counted } from "./format.js";
 
-/** @typedef {{ trialId: number | null, state: string, sentence: string, cause?: string, details?: string, failedTrialId?: number | null, needsNewCode?: boolean }} Reason */
+/** @typedef {{ trialId: number | null, state: string, sentence: string, cause?: string, details?: string, failedTrialId?: number | null, needsNewCode?: boolean, nextStep?: string }} Reason */
 
 /** Return the reason that matters most: of what waits, else of what runs, else the first; it may be that of one trial of many. @param {Reason[]} reasons */
 export const mainReason = (reasons) => reasons.find((r) => r.state === "QUEUED") ?? reasons.find((r) => r.sentence.startsWith("runs")) ?? reasons[0];

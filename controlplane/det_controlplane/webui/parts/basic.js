@@ -126,12 +126,12 @@ export function Failure({ error, retry, children }) {
 
 /** Show the details and the next step of a failure. @param {{ of: import("../lib/why.js").Reason | undefined }} props */
 export function FailureDetails({ of }) {
-  if (!of?.details) return null;
+  if (!of?.details) return of?.nextStep ? html`<p>Next step: ${of.nextStep}.</p>` : null;
   return html`
     <details class="failure">
       <summary>Details</summary>
       <p>${of.details}</p>
-      ${of.needsNewCode && html`<p>Fix the code and create it again: another run of the same code fails in the same way.</p>`}
+      ${of.nextStep && html`<p>Next step: ${of.nextStep}.${of.needsNewCode && " Another run of the same code fails in the same way."}</p>`}
     </details>
   `;
 }
