@@ -16,6 +16,7 @@ from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
 from tests.support.forms import choose, fill, press
 from tests.support.house import House
+from tests.support.played_agent import PlayedAgent
 
 REPEAT = text("""
     INSERT INTO tasks (id, kind, job_id, context_id, config, sealed, started_at, state, parent_id, project_id)
@@ -144,3 +145,39 @@ def test_task_in_a_large_tree_has_a_page(tab: Tab, house: House) -> None:
         tab.open(f"/tasks/generic/{id}")
         tab.page.get_by_text("Task of admin").wait_for()
     house.admin.post(f"/api/v1/tasks/{top}/kill", {"taskId": top, "killFromRoot": True})
+
+
+def test_ended_tasks_show_how_they_ended(tab: Tab, house: House) -> None:
+    agent = PlayedAgent(house.api, "agent-of-commands")
+    agent.join()
+
+    def run(name: str, exit_code: int | None = None, *, killed: bool = False) -> None:
+        new = {"config": {"entrypoint": ["true"], "description": name}}
+        task_id = house.admin.post("/api/v1/commands", new)["command"]["id"]
+        if exit_code is not None:
+            house.api.tick()
+            agent.poll()
+            agent.poll()
+        if killed:
+            house.admin.post(f"/api/v1/commands/{task_id}/kill")
+        if exit_code is not None:
+            agent.poll("terminated", exit_code=exit_code)
+            agent.poll()
+
+    run("in the queue", killed=True)
+    run("at work", 137, killed=True)
+    run("with a fault", 3)
+    run("without a fault", 0)
+    tab.open("/tasks?ended=1")
+    for name, word, colour in (
+        ("in the queue", "Killed", []),
+        ("at work", "Killed", []),
+        ("with a fault", "Failed", ["red"]),
+        ("without a fault", "Completed", ["green"]),
+    ):
+        row = tab.page.get_by_role("row").filter(
+            has=tab.page.get_by_role("link", name=name, exact=True)
+        )
+        state = row.locator(".state")
+        assert state.inner_text() == word
+        assert state.get_attribute("class").split() == ["state", *colour]
