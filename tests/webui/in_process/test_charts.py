@@ -320,6 +320,24 @@ def test_legend_shows_the_value_by_which_it_is_sorted(tab: Tab, house: House) ->
     assert legend.all_inner_texts() == [f"Trial {second}\n0.4", f"Trial {first}\n0.8"]
 
 
+def test_values_that_are_not_finite_are_counted_and_shown_as_last(tab: Tab, house: House) -> None:
+    healthy = [0.9, 0.8, 0.7]
+    infinite = [0.9, float("inf"), 0.4]
+    diverged = [0.9, 0.5, *[float("nan")] * 5]
+    experiment_id, (first, second, third) = curved(house, [healthy, infinite, diverged])
+    tab.open(f"/trials/{third}")
+    tab.page.get_by_text("5 values of 1 curve are NaN or infinite.").wait_for()
+    tab.open(f"/experiments/{experiment_id}")
+    tab.page.get_by_text("6 values of 2 curves are NaN or infinite.").wait_for()
+    assert tab.page.get_by_text("not shown").count() == 0
+    tab.open(f"/compare?trials={first},{second},{third}")
+    tab.page.get_by_text("6 values of 2 curves are NaN or infinite.").wait_for()
+    legend = tab.page.get_by_role("list", name="Chart legend").locator("li")
+    assert legend.all_inner_texts() == [
+        f"Trial {second}\n0.4", f"Trial {first}\n0.7", f"Trial {third}\nNaN",
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def several(house: House) -> tuple[int, list[int]]:
     """An experiment with two trials, three metrics, and one of them in both groups."""

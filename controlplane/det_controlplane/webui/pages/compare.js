@@ -144,10 +144,11 @@ function Curves({ sides, known }) {
 
 /** @param {{ sides: Side[], chart: { plot: any, curves: import("../parts/chart.js").Curve[] }, plots: any[] }} props */
 function SideLegend({ sides, chart, plots }) {
-  const last = (/** @type {Side} */ s) => chart.curves.find((c) => c.of === s.trial && !c.thin)?.y.at(-1);
+  const last = (/** @type {Side} */ s) => chart.curves.find((c) => c.of === s.trial && !c.thin)?.last;
   const entries = sides.flatMap((s) => (s.trial === null ? [] : [{ of: s.trial, name: titleOf(s), href: s.href, value: last(s) }]));
   const sign = sides[0].smaller ? 1 : -1;
-  entries.sort((a, b) => Number(a.value === undefined) - Number(b.value === undefined) || sign * (Number(a.value) - Number(b.value)));
+  const rank = (/** @type {unknown} */ value) => (typeof value === "number" ? sign * value : value === undefined ? Infinity : Number.MAX_VALUE);
+  entries.sort((a, b) => rank(a.value) - rank(b.value) || 0);
   return html`<${Legend} by=${`Sorted by the last ${chart.plot.name}.`} entries=${entries} groups=${groupsOf(plots)} />`;
 }
 

@@ -2,14 +2,14 @@
 import { counted, metric } from "../lib/format.js";
 import { colourOf, dashesOf } from "./curve_look.js";
 import { steer } from "./chart_range.js";
-import { limitsOf, logTicks, outsideOf, pathOf, tickLabels } from "./chart_scale.js";
+import { limitsOf, logTicks, notFiniteOf, outsideOf, pathOf, tickLabels } from "./chart_scale.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
 import { showTip } from "./chart_tip.js";
 
-/** @typedef {{ name: string, x: number[], y: (number | null)[], of?: number, thin?: boolean }} Curve `of`: the trial that gives the curve its look */
+/** @typedef {{ name: string, x: number[], y: (number | null)[], of?: number, thin?: boolean, last?: unknown }} Curve `of`: the trial that gives the curve its look */
 
 /** @typedef {import("./chart_scale.js").Scale} Scale */
 
@@ -52,7 +52,10 @@ export function Chart({ curves, label, x = "", time = false, log = false, ignore
   const [theme, setTheme] = useState(0);
   const [range, setRange] = useState(/** @type {import("./chart_range.js").Range | null} */ (null));
   const scale = useMemo(() => ({ log, ignores }), [log, ignores]);
-  const outside = useMemo(() => outsideOf(curves, { min: range?.from ?? -Infinity, max: range?.to ?? Infinity }, scale), [curves, range, scale]);
+  const [outside, notFinite] = useMemo(() => {
+    const shown = { min: range?.from ?? -Infinity, max: range?.to ?? Infinity };
+    return [outsideOf(curves, shown, scale), notFiniteOf(curves, shown)];
+  }, [curves, range, scale]);
   useEffect(() => {
     uplot().then(
       (found) => setPlot(() => found),
@@ -94,6 +97,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, ignore
       <div class="chart-tip" ref=${tip} aria-hidden="true" hidden></div>
     </div>
     ${outside.points > 0 && html`<p class="faint small" role="status">${counted(outside.curves, "curve")} of ${curves.length} ${outside.curves === 1 ? "leaves" : "leave"} the range: ${counted(outside.points, "point")} not shown.</p>`}
+    ${notFinite.points > 0 && html`<p class="faint small" role="status">${counted(notFinite.points, "value")} of ${counted(notFinite.curves, "curve")} ${notFinite.points === 1 ? "is" : "are"} NaN or infinite.</p>`}
   `;
 }
 

@@ -89,20 +89,25 @@ export function limitsOf(curves, range, { log, ignores }) {
   return straight(withoutFarCurves(extents.map((extent) => /** @type {Limits} */ (extent.map(bendOf(log)))), log), log);
 }
 
+/** Count the curves and points that meet a condition in a range of x. @param {Points[]} curves @param {{ min: number, max: number }} range @param {(value: number | null) => boolean} meets */
+function count(curves, range, meets) {
+  const counts = curves.map(({ x, y }) => {
+    let points = 0;
+    for (let i = indexOf(x, range.min); i < x.length && x[i] <= range.max; i++) if (meets(y[i])) points += 1;
+    return points;
+  });
+  return { curves: counts.filter(Boolean).length, points: counts.reduce((a, b) => a + b, 0) };
+}
+
+/** Count the curves and points of a range of x that are not finite numbers. @param {Points[]} curves @param {{ min: number, max: number }} range */
+export const notFiniteOf = (curves, range) => count(curves, range, (value) => value === null);
+
 /** Count the curves and points of a range of x that a scale leaves out. @param {Points[]} curves @param {{ min: number, max: number }} range @param {Scale} scale */
 export function outsideOf(curves, range, scale) {
   const [low, high] = limitsOf(curves, range, scale) ?? everything(scale.log);
   // Logarithms and powers are not exact.
   const slack = 1e-9 * Math.max(Math.abs(low), Math.abs(high));
-  const counts = curves.map(({ x, y }) => {
-    let points = 0;
-    for (let i = indexOf(x, range.min); i < x.length && x[i] <= range.max; i++) {
-      const value = y[i];
-      if (typeof value === "number" && (!hasPlace(value, scale.log) || value < low - slack || value > high + slack)) points += 1;
-    }
-    return points;
-  });
-  return { curves: counts.filter(Boolean).length, points: counts.reduce((a, b) => a + b, 0) };
+  return count(curves, range, (value) => typeof value === "number" && (!hasPlace(value, scale.log) || value < low - slack || value > high + slack));
 }
 
 /** Return the limits of one value for each trial, or null if none has a place. @param {unknown[]} values @param {Scale} scale @returns {Limits | null} */

@@ -38,7 +38,10 @@ export function useCurveChoice() {
   return { ...scale, axis, weight, controls };
 }
 
-/** @param {any[]} points as the API tells them @param {string} name @param {CurveChoice} choice */
+// JSON has no such numbers, so the API writes them as texts.
+const NOT_FINITE = ["NaN", "Infinity", "-Infinity"];
+
+/** Return the points of a curve, with null for a value that is not finite, and the last value. @param {any[]} points as the API tells them @param {string} name @param {CurveChoice} choice */
 export function pointsOf(points, name, { axis, weight }) {
   const start = points.length ? Date.parse(points[0].time) / 1000 : 0;
   const at = {
@@ -47,9 +50,10 @@ export function pointsOf(points, name, { axis, weight }) {
     time: (/** @type {any} */ p) => Date.parse(p.time) / 1000,
     elapsed: (/** @type {any} */ p) => Date.parse(p.time) / 1000 - start,
   }[axis];
-  const drawn = points.filter((p) => typeof at(p) === "number" && typeof p.values[name] === "number");
+  const drawn = points.filter((p) => typeof at(p) === "number" && (typeof p.values[name] === "number" || NOT_FINITE.includes(p.values[name])));
   drawn.sort((a, b) => at(a) - at(b));
-  return { x: drawn.map(at), y: smoothed(drawn.map((p) => p.values[name]), weight) };
+  const y = smoothed(drawn.map((p) => (typeof p.values[name] === "number" ? p.values[name] : null)), weight);
+  return { x: drawn.map(at), y, last: y.at(-1) ?? drawn.at(-1)?.values[name] };
 }
 
 /** @typedef {{ key: string, name: string, groups: string[], title: string }} Plot a chart of one metric, as reported in one or more groups */
