@@ -85,6 +85,31 @@ def test_create_paused_does_not_activate(
     assert (body["activate"], body["template"], body["projectId"]) == (False, "base", 7)
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["created", "only checked"])
+@pytest.mark.parametrize(
+    ("entrypoint", "name"),
+    [
+        ("python3 train.py --lr 1", "train.py"), (["bash", "run.sh"], "run.sh"), ("model:Trial", "model:Trial"),
+        ("python3 /opt/train.py", None), ("python3 -m training", None), (None, None),
+    ],
+)  # fmt: skip
+def test_create_without_files_says_that_the_image_must_contain_the_code(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, more: list[str],
+    entrypoint: object, name: "str | None",
+) -> None:  # fmt: skip
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": []})
+    answer = {"experiment": {"id": 1}, "config": {"entrypoint": entrypoint}, "warnings": []}
+    cluster.on("POST", "/api/v1/experiments", answer)
+    notice = (
+        f"No model directory is given: {name} must be part of the image."
+        " To send files: det experiment create CONFIG DIRECTORY\n"
+    )
+    result = det("e", "create", config, *more)
+    assert (notice in result.err) == (name is not None)
+    assert ("No model directory" in result.err) == (name is not None)
+    assert "No model directory" not in det("e", "create", config, code, *more).err
+
+
 def test_each_create_sends_its_own_idempotency_key(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:

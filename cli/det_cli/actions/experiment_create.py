@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from determined.common import context_upload, log_stream, tunnel
-from determined.common.context import collect
+from determined.common.context import Context, collect
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
@@ -48,6 +48,7 @@ def create(args: argparse.Namespace) -> int:
         dry_run_body = {**body, "validateOnly": True, "activate": False}
         response = session.post(V1 + "/experiments", {**dry_run_body, "modelDefinition": []})
         _print_warnings(response)
+        _say_if_without_files(context, response)
         if args.format == "json":
             print_json(response["config"])
         else:
@@ -64,6 +65,7 @@ def create(args: argparse.Namespace) -> int:
     # If the response is lost, the retried request returns the experiment that the first one created.
     idempotency = {"Idempotency-Key": str(uuid.uuid4())}
     response = session.post(V1 + "/experiments", body, headers=idempotency)
+    _say_if_without_files(context, response)
     if args.max_cost is not None:
         _say_if_free(session, args, response.get("config") or {})
         _set_budget(
@@ -83,6 +85,20 @@ def _say_if_free(session: Session, args: argparse.Namespace, config: dict[str, A
         return  # the experiment has been created, and its budget has to be set
     if is_free:
         say(f"Pool {pool} rents no machines: its jobs cost $0.00, so --max-cost has no effect.")
+
+
+def _say_if_without_files(context: Context, response: dict[str, Any]) -> None:
+    """Say that the image must contain the entrypoint's code if the experiment is created without files."""
+    entrypoint = (response.get("config") or {}).get("entrypoint") or ""
+    words = entrypoint.split() if isinstance(entrypoint, str) else [str(w) for w in entrypoint]
+    names = [word for word in words if word.endswith((".py", ".sh")) and not word.startswith("/")]
+    if local_test.is_trial_class(entrypoint):
+        names = [entrypoint]
+    if names and not context.entries:
+        say(
+            f"No model directory is given: {names[0]} must be part of the image."
+            " To send files: det experiment create CONFIG DIRECTORY"
+        )
 
 
 def _set_budget(session: Session, id: int, limit: str, *, activate: bool) -> None:
