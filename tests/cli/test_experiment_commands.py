@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 import yaml
 from det_cli import connection
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import CKPT, FakeCluster
 
 LIST = """\
@@ -349,6 +350,25 @@ def test_a_missing_experiment_does_not_stop_changes_of_the_others(
     assert "1 of 3 experiments were not changed" in result.err
 
 
+def test_errors_of_several_experiments_name_each_experiment_once(
+    mine: FakeCluster, det: Det
+) -> None:
+    def refuse(request: RecordedRequest) -> Any:
+        id = request.found[0]
+        words = {
+            "8": "experiment 8: cannot pause in state COMPLETED",
+            "9": "experiment 9 not found",
+        }
+        raise Refusal(409, words.get(id, "the cluster is busy"))
+
+    mine.on("POST", r"/api/v1/experiments/(\d+)/pause", refuse)
+    assert det("e", "pause", 8, 9, 10).err.splitlines()[:3] == [
+        "experiment 8: cannot pause in state COMPLETED",
+        "experiment 9 not found",
+        "experiment 10: the cluster is busy",
+    ]
+
+
 def test_delete_asks_once_for_several_experiments(mine: FakeCluster, det: Det) -> None:
     result = det("e", "delete", 1, 3, "--yes")
     assert result.out.splitlines() == [
@@ -397,6 +417,19 @@ def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) ->
         "  details: trial 40: container failed with non-zero exit code: 3",
         "`det trial logs 40` shows the output of its code.",
     ]
+
+
+def test_wait_for_several_experiments_has_the_worst_exit_code(mine: FakeCluster, det: Det) -> None:
+    mine.add(5, state="STATE_COMPLETED")
+    assert det("e", "wait", "1,5").code == 0
+    mine.add(4, state="STATE_ERROR")
+    result = det("e", "wait", 4, 5)
+    assert result.code == 1
+    assert "Experiment 4 is ERROR." in result.err
+    assert "Experiment 5 is COMPLETED." in result.err
+    missing = det("e", "wait", 5, 99)
+    assert missing.code == 3
+    assert "Experiment 5 is" not in missing.err
 
 
 def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:

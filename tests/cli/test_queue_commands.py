@@ -224,6 +224,22 @@ def test_update_of_a_missing_experiment_changes_no_job(busy: FakeCluster, det: D
     assert busy.sent("POST", "/api/v1/job-queues") == []
 
 
+def test_job_update_accepts_the_prefix_of_a_job_id(busy: FakeCluster, det: Det) -> None:
+    ids = {"default": ["2f92a1b0-x", "2f00a1b0-x"], "fair": ["7e55a1b0-x"]}
+
+    def queue(request: RecordedRequest) -> Any:
+        names = ids[request.query["resourcePool"][0]]
+        return page("jobs", [{"full": {**job(), "jobId": id}} for id in names], request)
+
+    busy.on("GET", "/api/v1/job-queues-v2", queue)
+    assert det("job", "update", "2f92", "--behind-of", "7E").code == 0
+    (request,) = busy.sent("POST", "/api/v1/job-queues")
+    assert request.body == {"updates": [{"jobId": "2f92a1b0-x", "behindOf": "7e55a1b0-x"}]}
+    result = det("job", "update", "2f", "--priority", 1)
+    assert result.code == 2
+    assert "2 jobs have ids that begin with '2f'" in result.err
+
+
 def test_job_update_requires_exactly_one_change(busy: FakeCluster, det: Det) -> None:
     assert det("job", "update", "job-1", "-p", 1, "--ahead-of", "job-2").code == 2
     assert det("job", "update", "job-1").code == 2

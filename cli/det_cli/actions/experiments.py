@@ -119,7 +119,8 @@ def _for_each(ids: Sequence[int], act: Callable[[int], None]) -> None:
             act(id)
         except APIError as e:
             failures += 1
-            say(f"experiment {id}: {e}")
+            name = f"experiment {id}"
+            say(str(e) if str(e).startswith(name) else f"{name}: {e}")
     if failures:
         raise CommandError(f"{failures} of {len(ids)} experiments were not changed")
 
@@ -209,7 +210,14 @@ def download_model_def(args: argparse.Namespace) -> None:
 
 
 def wait(args: argparse.Namespace) -> int:
-    return wait_for(connect(args), args.experiment_id, args.polling_interval)
+    """Wait for each experiment. Return OK only if all of them completed."""
+    session, ids = connect(args), ids_of(args.experiment_ids)
+    if len(ids) > 1:
+        for (
+            id
+        ) in ids:  # a wrong id is an error at once, not after the end of the experiments before it
+            session.get(f"{V1}/experiments/{id}")
+    return max([wait_for(session, id, args.polling_interval) for id in ids])
 
 
 def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:

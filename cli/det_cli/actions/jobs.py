@@ -1,6 +1,7 @@
 """`det job`: show and reorder the job queue."""
 
 import argparse
+import re
 from typing import Any
 
 from determined.common.http import Session
@@ -9,6 +10,7 @@ from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import MissingError, UsageError, require_change
 from det_cli.render import Column, local_time, say, show
 
+_PREFIX = re.compile(r"[0-9a-f-]{1,35}", re.IGNORECASE)  # a whole id has 36 characters
 _FIELDS = {
     "priority": "priority",
     "weight": "weight",
@@ -91,14 +93,40 @@ def update_batch(args: argparse.Namespace) -> None:
 
 
 def _with_job_ids(session: Session, change: dict[str, Any]) -> dict[str, Any]:
-    """Replace the numbers of experiments in an update by the ids of their jobs."""
+    """Replace the numbers of experiments in an update by the ids of their jobs, and prefixes by whole ids."""
     jobs = {name: str(change[name]) for name in ("jobId", "aheadOf", "behindOf") if name in change}
     numbers = {name: word for name, word in jobs.items() if word.isascii() and word.isdigit()}
     experiments = {
         name: session.get(f"{V1}/experiments/{number}")["experiment"]
         for name, number in numbers.items()
     }
-    return change | {name: experiment["jobId"] for name, experiment in experiments.items()}
+    prefixes = {name: word for name, word in jobs.items() if _PREFIX.fullmatch(word)}
+    queued_ids = _queued_ids(session) if prefixes.keys() - numbers.keys() else []
+    whole_ids = {name: _whole_id(queued_ids, word) for name, word in prefixes.items()}
+    job_ids = {name: experiment["jobId"] for name, experiment in experiments.items()}
+    return change | whole_ids | job_ids
+
+
+def _queued_ids(session: Session) -> list[str]:
+    """Return the job ids of all pools."""
+    pools = [pool["name"] for pool in pages(session, "/resource-pools", "resourcePools")]
+    rows = [
+        row
+        for name in pools
+        for row in pages(session, "/job-queues-v2", "jobs", {"resourcePool": name})
+    ]
+    return [str((row.get("full") or row["limited"])["jobId"]) for row in rows]
+
+
+def _whole_id(ids: list[str], prefix: str) -> str:
+    """Return the only id with this prefix, or the prefix if no id has it."""
+    matches = [id for id in ids if id.startswith(prefix.lower())]
+    if len(matches) > 1:
+        raise UsageError(
+            f"{len(matches)} jobs have ids that begin with '{prefix}'",
+            f"such as {', '.join(matches[:3])}",
+        )
+    return matches[0] if matches else prefix
 
 
 def _send(session: Session, change: dict[str, Any]) -> None:

@@ -299,9 +299,9 @@ EXPERIMENT = Group(
     _change("unarchive", "unarchive", "Unarchived", "unarchive experiments"),
     Command(
         "wait",
-        "wait until an experiment ends; exit with 1 unless it completed",
+        "wait until experiments end; exit with 1 unless all of them completed",
         "experiments:wait",
-        ID,
+        IDS,
         Arg("--polling-interval", type=float, default=5, metavar="SECONDS"),
     ),
     Command(

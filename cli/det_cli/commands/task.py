@@ -15,7 +15,7 @@ PROJECT = Arg(
     help="create the task in this project",
 )
 
-JOB = Arg("job_id", help="the job's id, or the number of an experiment")
+JOB = Arg("job_id", help="the job's id, a prefix of it, or the number of an experiment")
 
 MEMBERS = {
     "task": Group(
