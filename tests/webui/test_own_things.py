@@ -169,8 +169,12 @@ def test_new_password_needs_the_current_one_and_a_repetition(tab: Tab, house: Ho
     assert tab.page.evaluate("document.activeElement.name") == "repeated"
     fill(tab, Repeat="a new password")
     press(tab, "Change password")
-    message = tab.page.get_by_text("The current password is missing or wrong").inner_text()
-    assert message == "The current password is missing or wrong, and nothing was changed"
+    message = tab.page.get_by_label("Current password").locator("..").get_by_role("alert")
+    assert message.inner_text() == (
+        "The current password is missing or wrong, and nothing was changed."
+    )
+    assert tab.page.evaluate("document.activeElement.name") == "current"
+    assert tab.page.get_by_text("Use at least 8 characters.").is_visible()
     tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
     house.api.signed_in("determined", PASSWORD)
     fill(tab, Current_password=PASSWORD)

@@ -5,7 +5,7 @@ import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Field, Head, Panel, Toggle } from "../parts/basic.js";
 import { Line } from "../parts/fields.js";
-import { attempt } from "../parts/overlay.js";
+import { attempt, tell } from "../parts/overlay.js";
 import { Sessions } from "../parts/sessions.js";
 import { AccessTokens } from "../parts/tokens.js";
 
@@ -37,23 +37,38 @@ function Account() {
 }
 
 function Password() {
-  const [differs, setDiffers] = useState(false);
+  const [errors, setErrors] = useState(/** @type {{ current?: string, password?: string, repeated?: string }} */ ({}));
   /** @param {any} e */
   const submit = async (e) => {
     e.preventDefault();
     const form = e.target;
     const { current: currentPassword, password, repeated } = Object.fromEntries(new FormData(form));
-    setDiffers(password !== repeated);
-    if (password !== repeated) return form.elements.repeated.focus();
-    if (await attempt(() => send("PATCH", path(), { currentPassword, password, isHashed: false }), "Password changed")) form.reset();
+    const refuse = (/** @type {"current" | "password" | "repeated"} */ field, /** @type {string} */ text) => {
+      setErrors({ [field]: text });
+      form.elements[field].focus();
+    };
+    if (password !== repeated) return refuse("repeated", "The passwords differ.");
+    setErrors({});
+    try {
+      await send("PATCH", path(), { currentPassword, password, isHashed: false });
+    } catch (error) {
+      const { status, message } = /** @type {import("../lib/api.js").ApiError} */ (error);
+      if (status === 403) return refuse("current", `${message}.`);
+      if (status === 400) return refuse("password", `${message}.`);
+      return tell(message, { bad: true });
+    }
+    tell("Password changed");
+    form.reset();
   };
+  const input = (/** @type {"current" | "password" | "repeated"} */ name, /** @type {string} */ autocomplete, required = true) =>
+    html`<input class="input" type="password" name=${name} autocomplete=${autocomplete} aria-invalid=${String(name in errors)} required=${required} />`;
   return html`
     <${Panel} title="Password">
       <form class="stack" onSubmit=${submit}>
         <input type="hidden" name="username" autocomplete="username" value=${user.value?.username} />
-        <${Field} label="Current password" hint="Leave empty if you have none."><input class="input" type="password" name="current" autocomplete="current-password" /><//>
-        <${Field} label="New password" hint="Ends your other sessions and access tokens."><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
-        <${Field} label="Repeat the new password" error=${differs && "The passwords differ."}><input class="input" type="password" name="repeated" autocomplete="new-password" aria-invalid=${String(differs)} required /><//>
+        <${Field} label="Current password" hint="Leave empty if you have none." error=${errors.current}>${input("current", "current-password", false)}<//>
+        <${Field} label="New password" hint="Use at least 8 characters. Ends your other sessions and access tokens." error=${errors.password}>${input("password", "new-password")}<//>
+        <${Field} label="Repeat the new password" error=${errors.repeated}>${input("repeated", "new-password")}<//>
         <div><button class="button">Change password</button></div>
       </form>
     <//>
