@@ -7,10 +7,13 @@ from urllib.parse import urlsplit
 from determined.common.failures import Failure
 
 DEFAULT = "http://localhost:8080"
+_WEBUI = "/det"  # the path of the WebUI, which the API does not have
 
 
 def canonical(address: str) -> str:
-    """Return the complete address: `http://host:8080` for `host`, `https://host:443` for `https://host`."""
+    """Return the complete address: `http://host:8080` for `host`, `https://host:443` for `https://host`.
+
+    The WebUI's path is removed."""
     text = address.strip()
     explicit = "://" in text
     parts = urlsplit(text if explicit else f"http://{text}")
@@ -26,7 +29,10 @@ def canonical(address: str) -> str:
     if port is None:
         port = {"https": 443, "http": 80}[parts.scheme] if explicit else 8080
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
+    path = parts.path.rstrip("/")
+    if path.endswith(_WEBUI):  # users copy the address from their browser
+        path = path[: -len(_WEBUI)]
+    return f"{parts.scheme}://{host}:{port}{path}"
 
 
 def chosen(address: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
