@@ -55,6 +55,26 @@ def test_empty_tables_say_why(api: Api, det: Det, words: list[str], sentence: st
     assert det("-u", "eve", *words, "--csv").err == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "noun"), [(["e", "list"], "experiment"), (["run", "list"], "run")]
+)
+@pytest.mark.parametrize(
+    ("condition", "end"),
+    [
+        ("hp.lrr<1", "hp.lrr is unknown: no {noun} that you may see has it; similar names: hp.lr"),
+        ("hp.zzzzzz<1", "known names with hp.: hp.lr, hp.net"),
+        ("validation.los.last<1", "similar names: validation.loss.last, "),
+        ("hp.lr<-1", "no {noun} of yours matches the filter; --all includes the others"),
+    ],
+)  # fmt: skip
+def test_filter_by_an_unknown_name_gets_similar_names(
+    api: Api, det: Det, words: list[str], noun: str, condition: str, end: str
+) -> None:
+    result = det(*words, "--filter", condition)
+    assert result.code == 0
+    assert end.format(noun=noun) in result.err
+
+
 def test_empty_table_counts_archived_experiments(api: Api, det: Det) -> None:
     user = api.signed_in("determined")
     for id in (1, 2):

@@ -4,9 +4,13 @@ import argparse
 import json
 from typing import Any
 
+from determined.common.http import APIError
 from determined.common.sign_in import SignedIn
 
+from det_cli.actions import tables
 from det_cli.connection import V1
+
+_SIMILAR = 5  # names in a message
 
 
 def of_table(session: SignedIn, args: argparse.Namespace, path: str, noun: str) -> str:
@@ -16,6 +20,8 @@ def of_table(session: SignedIn, args: argparse.Namespace, path: str, noun: str) 
     if args.offset:
         return f"no {noun} after the first {args.offset} (--offset)"
     if args.filter:
+        if unknown := _unknown_names(session, args, noun):
+            return unknown
         if args.all:
             return f"no {noun} that you may see matches the filter"
         return f"no {noun} of yours matches the filter; --all includes the others"
@@ -27,6 +33,32 @@ def of_table(session: SignedIn, args: argparse.Namespace, path: str, noun: str) 
     others = f"{total - own} of others" if total > own else ""
     scope = "none of yours that is not archived" if own else "none of yours"
     return f"{scope}; {', '.join(filter(None, (archived, others)))}: --all"
+
+
+def _unknown_names(session: SignedIn, args: argparse.Namespace, noun: str) -> str:
+    """Explain the hyperparameters and metrics in the filters that no visible row has, with similar names."""
+    names = [name for name in tables.filter_names(args) if "." in name]
+    if not names:
+        return ""
+    params = {"tableType": f"TABLE_TYPE_{noun.upper()}"}
+    try:
+        columns = session.get(f"{V1}/projects/0/columns", params)["columns"]
+    except APIError:
+        return ""  # the table itself was read, so the command has succeeded
+    known = [column["column"] for column in columns if "." in column["column"]]
+    # A mapping of hyperparameters is no column, but its values are.
+    unknown = [n for n in names if not any(k == n or k.startswith(f"{n}.") for k in known)]
+    return "; ".join(_unknown(name, known, noun) for name in unknown)
+
+
+def _unknown(name: str, known: list[str], noun: str) -> str:
+    import difflib  # only misspelt names need it
+
+    similar = difflib.get_close_matches(name, known, n=_SIMILAR)
+    kind = name.partition(".")[0] + "."
+    others = similar or [other for other in known if other.startswith(kind)][:_SIMILAR] or ["none"]
+    label = "similar names" if similar else f"known names with {kind}"
+    return f"{name} is unknown: no {noun} that you may see has it; {label}: {', '.join(others)}"
 
 
 def _count(session: SignedIn, path: str, user: str = "") -> int:

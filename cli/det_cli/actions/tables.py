@@ -129,14 +129,17 @@ def _order(text: str) -> str:
     return text if "=" in text else f"{text}=asc"
 
 
+def filter_names(args: argparse.Namespace) -> list[str]:
+    """Return the column names in the --filter options."""
+    matches = [_CONDITION.fullmatch(text) for text in args.filter]
+    return [match[1] for match in matches if match]
+
+
 def columns(args: argparse.Namespace, table: Table) -> tuple[Column, ...]:
     """Return the --column columns, and the columns with a dot in --filter and --sort.
 
     Raises UsageError for an unknown column."""
-    matches = [_CONDITION.fullmatch(text) for text in args.filter]
-    names = [match[1] for match in matches if match] + [
-        text.partition("=")[0] for text in args.sort
-    ]
+    names = filter_names(args) + [text.partition("=")[0] for text in args.sort]
     for name in args.column:
         if "." not in name and name not in table.paths:
             existing = ", ".join(sorted(table.paths))
