@@ -559,6 +559,17 @@ def test_trial_describe_lists_workloads(mine: FakeCluster, det: Det) -> None:
     ]
 
 
+def test_trial_describe_metrics_has_one_column_per_metric(mine: FakeCluster, det: Det) -> None:
+    out = det("t", "describe", 10, "--metrics", "--csv").out
+    rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
+    assert [r["Training Metric: loss"] for r in rows if r["Training Metric: loss"]] == [
+        "0.75",
+        "0.5",
+    ]
+    assert [r["Validation Metric: val_loss"] for r in rows][-2:].count("0.25") == 1
+    assert "avgMetrics" not in det("t", "describe", 10, "--metrics").out
+
+
 def test_workloads_of_one_step_are_listed_separately(mine: FakeCluster, det: Det) -> None:
     metrics = {"metrics": {"avgMetrics": {"loss": 0.1 + 0.2}}}
     shared = {

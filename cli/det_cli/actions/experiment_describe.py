@@ -111,15 +111,14 @@ _WORKLOAD: tuple[Column, ...] = (
 
 def _workload_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
     """Return the columns of workloads: one for each metric that any workload reported."""
-    columns = list(_WORKLOAD)
-    for kind, title, at in (
-        ("training", "Training Metric", 4),
-        ("validation", "Validation Metric", None),
-    ):
-        names = sorted({n for r in rows for n in metrics_of(r.get(kind))})
-        metric_columns = [(f"{title}: {n}", _metric(kind, n)) for n in names]
-        columns[at or len(columns) : at or len(columns)] = metric_columns
-    return tuple(columns)
+    training, validation = metric_columns(rows, "training"), metric_columns(rows, "validation")
+    return (*_WORKLOAD[:4], *training, *_WORKLOAD[4:], *validation)
+
+
+def metric_columns(rows: list[dict[str, Any]], kind: str) -> tuple[Column, ...]:
+    """Return one column for each metric in the training or validation workloads of the rows."""
+    names = sorted({n for r in rows for n in metrics_of(r.get(kind))})
+    return tuple((f"{kind.capitalize()} Metric: {n}", _metric(kind, n)) for n in names)
 
 
 def _metric(kind: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from determined.common.http import Session
 from determined.common.log_stream import TERMINAL
 
 from det_cli.actions import costs
-from det_cli.actions.experiment_describe import metrics_of
+from det_cli.actions.experiment_describe import metric_columns, metrics_of
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.live import trial_summary
 from det_cli.live.readers import TrialReader
@@ -46,8 +46,8 @@ _ROWS: tuple[Column, ...] = (
     ("Checkpoint", lambda w: state_text((w.get("checkpoint") or {}).get("state"))),
     ("Checkpoint UUID", lambda w: (w.get("checkpoint") or {}).get("uuid")),
     ("Checkpoint Metadata", lambda w: (w.get("checkpoint") or {}).get("metadata")),
-    ("Validation Metrics", lambda w: (w.get("validation") or {}).get("metrics")),
 )
+_VALIDATION: Column = ("Validation Metrics", lambda w: (w.get("validation") or {}).get("metrics"))
 _KINDS = ("training", "validation", "checkpoint")
 _WORKLOADS: tuple[Column, ...] = (
     ("Workload", lambda w: w["kind"]),
@@ -76,13 +76,15 @@ def describe(args: argparse.Namespace) -> None:
     if args.workloads:
         show(args, _WORKLOADS, _split(workloads))
         return
-    _print(args, _TRIAL + costs.add(session, "trials", [trial]), [trial])
+    # With --metrics, the columns of the workloads have the values of the summary metrics.
+    details = tuple(c for c in _TRIAL if not args.metrics or c[0] != "Summary Metrics")
+    _print(args, details + costs.add(session, "trials", [trial]), [trial])
     if args.metrics_summary:
         print("\nMetrics summary:")
         print_json(trial.get("summaryMetrics"))
     print("\nWorkloads:")
-    columns = (*_ROWS, ("Training Metrics", _training_metrics)) if args.metrics else _ROWS
-    _print(args, columns, workloads)
+    metrics = [c for kind in ("validation", "training") for c in metric_columns(workloads, kind)]
+    _print(args, (*_ROWS, *(metrics if args.metrics else [_VALIDATION])), workloads)
 
 
 def _wants_tables(args: argparse.Namespace) -> bool:
@@ -94,10 +96,6 @@ def _wants_tables(args: argparse.Namespace) -> bool:
 def _print(args: argparse.Namespace, columns: tuple[Column, ...], items: list[Any]) -> None:
     rows = [[get(item) for _, get in columns] for item in items]
     print_rows([name for name, _ in columns], rows, as_csv=args.format == "csv")
-
-
-def _training_metrics(workload: dict[str, Any]) -> Any:
-    return (workload.get("training") or {}).get("metrics")
 
 
 def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any]]:
