@@ -77,6 +77,39 @@ def test_compared_values_are_visible_beside_long_names(tab: Tab, pages: list[str
     assert cell["x"] < table["x"] + table["width"] / 2
 
 
+# Return the lines of text of an element: each is the text of a row of boxes.
+_LINES = """(element) => {
+    const lines = [];
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    for (let top = null, node = walker.nextNode(); node; node = walker.nextNode()) {
+        for (let i = 0; i < node.data.length; i++) {
+            const range = new Range();
+            range.setStart(node, i);
+            range.setEnd(node, i + 1);
+            const at = Math.round(range.getBoundingClientRect().top);
+            if (at !== top) lines.push("");
+            top = at;
+            lines[lines.length - 1] += node.data[i];
+        }
+    }
+    return lines;
+}"""
+
+
+def test_names_of_compared_settings_break_after_dots(tab: Tab, house: House) -> None:
+    names = ["optimizer.first_group.learning_rate", "a.b"]
+    hyperparameters = {name: dict(RATE) for name in names}
+    ids = [searched(house, house.red_project, hyperparameters) for _ in range(3)]
+    tab.look(1440)
+    tab.open(f"/compare?experiments={','.join(map(str, ids))}&all=1")
+    headers = tab.page.get_by_role("region", name="Differences").get_by_role("rowheader")
+    headers.first.wait_for()
+    lines = headers.evaluate_all(f"headers => headers.map({_LINES})")
+    assert "checkpoint_storage.type" in ["".join(parts) for parts in lines]
+    broken = [part for parts in lines for part in parts[:-1] if part[-1] not in ". "]
+    assert broken == []
+
+
 def test_names_of_many_hyperparameters_do_not_overlap(tab: Tab, house: House) -> None:
     names = [f"optimizer_of_all.parameter_{nth}" for nth in range(9)]
     experiment_id = searched(house, house.red_project, dict.fromkeys(names, RATE))

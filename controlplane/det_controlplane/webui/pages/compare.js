@@ -161,6 +161,9 @@ function rowsOf(of, all) {
   return all ? names : names.filter((name) => new Set(of.map((values) => JSON.stringify(values[name]))).size > 1);
 }
 
+/** Allow line breaks after the dots of a name. @param {string} name */
+const breakable = (name) => name.split(".").map((part, i) => (i ? html`.<wbr />${part}` : part));
+
 /** @param {any} value */
 const shown = (value) => (value === undefined ? html`<span class="faint">–</span>` : html`<code>${typeof value === "string" ? value : JSON.stringify(value)}</code>`);
 
@@ -175,7 +178,7 @@ function Differences({ sides }) {
     names.length > 0 &&
     html`<tbody>
       <tr><th scope="rowgroup" colspan=${sides.length + 1} class="group-title">${title}</th></tr>
-      ${names.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td class="wrap">${cell(s, name)}</td>`)}</tr>`)}
+      ${names.map((name) => html`<tr><th scope="row">${breakable(name)}</th>${sides.map((s) => html`<td class="wrap">${cell(s, name)}</td>`)}</tr>`)}
     </tbody>`;
   const actions = html`<${Check} label="Show identical values" value=${all} onChange=${() => ask({ all: all ? "" : "1" })} />`;
   return html`
