@@ -64,7 +64,7 @@ def test_a_call_fills_path_query_and_body(described: FakeCluster, det: Det) -> N
     ("words", "code", "message"),
     [
         (["patch_webhooks_id", "7", "name=x"], 2, "asks for confirmation"),
-        (["patch_webhooks_id", "-y"], 2, "takes id name="),
+        (["patch_webhooks_id", "-y"], 2, "takes id enabled= name="),
         (["patch_webhooks_id", "-y", "7", "colour=red"], 2, "not 'colour=red'"),
         (["patch_webhook_id", "-y", "7"], 3, "did you mean patch_webhooks_id"),
     ],

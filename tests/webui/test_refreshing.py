@@ -65,7 +65,9 @@ def scroll(tab: Tab, to: str) -> None:
         tab.page.clock.run_for(100)
 
 
-@pytest.mark.parametrize("script", ["trial", "trial_profiler"], ids=["its own", "one it needs"])
+@pytest.mark.parametrize(
+    "script", ["trial", "experiment/checkpoints"], ids=["its own", "one it needs"]
+)
 def test_page_is_reloaded_if_its_script_fails_to_load(tab: Tab, trial: int, script: str) -> None:
     with lost(tab, f"pages/{script}.js", times=1):
         tab.visit(f"/trials/{trial}")
