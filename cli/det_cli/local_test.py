@@ -63,7 +63,7 @@ def run(text: str, model_dir: str) -> int:
 
 
 def _say_plan(config: dict[str, Any], command: list[str], python: str) -> None:
-    """Print what the test runs, with which Python and which hyperparameters."""
+    """Print the command of the test, its Python and its hyperparameters."""
     if is_trial_class(config.get("entrypoint")):
         say("Running one batch, one validation and one checkpoint on this machine.")
     else:

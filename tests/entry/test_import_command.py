@@ -1,4 +1,4 @@
-"""`det import`: what it prints, its exit codes, and dumps as sources."""
+"""`det import`: its output, its exit codes, and dumps as sources."""
 
 import subprocess
 from argparse import Namespace

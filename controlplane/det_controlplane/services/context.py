@@ -29,7 +29,7 @@ def _utc_now() -> datetime:
 
 @dataclass(slots=True)
 class Host:
-    """The process that serves the API: its addresses and what it can do."""
+    """The process that serves the API: its addresses and abilities."""
 
     public_url: str = ""
     public: bool = False  # more than this machine reaches the API

@@ -9,7 +9,7 @@ imports = Table(
     metadata,
     Column("id", Integer, Identity(always=True), primary_key=True),
     Column("source", Text, nullable=False, unique=True),  # the cluster id of the imported cluster
-    Column("offsets", JSON, nullable=False),  # what is added to an old id, by kind of row
+    Column("offsets", JSON, nullable=False),  # the number added to an old id, by kind of row
     Column("merged", JSON, nullable=False),  # old ids of rows that were merged into existing ones
     Column("logs", Text, nullable=False),  # which logs are imported
     # Whether users, workspaces and projects are here, and the last experiment that is.

@@ -1,4 +1,4 @@
-"""Import what experiments belong to and what refers to them: people, workspaces, templates, models, usage."""
+"""Import people, workspaces and templates before the experiments, and models and usage after them."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Look at a cluster before its import: counts, sizes and what will not move (`--dry-run`)."""
+"""Look at a cluster before its import: counts, sizes and rows that do not move (`--dry-run`)."""
 
 from dataclasses import dataclass
 
