@@ -40,7 +40,7 @@ def hint(word: str, path: str, names: "list[str]") -> str:
 
 
 def _similar(word: str, path: str, names: "list[str]") -> "list[str]":
-    """Return commands with the same meaning, else those that begin with the word, else those that look like it."""
+    """Return commands with the same meaning, else commands that begin with the word, else similar commands."""
     if not path and word in _TOP_LEVEL:
         return [_TOP_LEVEL[word]]
     if synonyms := [name for name in _SYNONYMS.get(word, ()) if name in names]:

@@ -13,6 +13,7 @@ from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.db.importing import source, target
 from det_controlplane.db.importing.source import NotDetermined
+from det_controlplane.db.importing.target import ImportRunning
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import actions
 from det_controlplane.services.importing import importing, verify
@@ -278,13 +279,47 @@ def test_logs_are_selected(whole: SourceCluster, new_url: str, rows: Rows) -> No
     assert rows("SELECT log FROM task_logs") == [("Traceback: it failed",)]
 
 
-def test_repeated_steps_are_imported_once(old: SourceCluster, new_url: str, rows: Rows) -> None:
+def test_last_report_of_a_repeated_step_counts(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
     old.experiment(1)
     old.validation(1, 4, {"loss": 1})
     old.validation(1, 4, {"loss": 2}, run=2)
     old.trial(1, 1)
     imported(old, new_url)
-    assert rows("SELECT metrics FROM metrics") == [({"loss": 1},)]
+    assert rows("SELECT metrics, archived FROM metrics ORDER BY id") == [
+        ({"loss": 1}, True), ({"loss": 2}, False),
+    ]  # fmt: skip
+    assert [each for each in compared(old, new_url) if not each.equal] == []
+
+
+def test_row_that_does_not_fit_is_named_and_nothing_of_its_batch_appears(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    old.experiment(1)
+    config = config_of()
+    old.experiment(2, config={**config, "resources": {**config["resources"], "max_slots": -1}})
+    with pytest.raises(Invalid, match="one of the experiments 1 to 2 cannot be stored"):
+        imported(old, new_url)
+    assert rows("SELECT count(*) FROM experiments") == [(0,)]
+
+
+def test_second_process_stops_when_another_continues_the_import(
+    whole: SourceCluster, new_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_EXPERIMENTS", 1)
+    racing = iter((False, True))
+
+    def race(report: Report) -> None:
+        if next(racing, False):
+            change(new_url, "UPDATE imports SET experiment = 11")
+
+    with (
+        source.opened(whole.url) as snapshot,
+        target.opened(new_url) as cluster,
+        pytest.raises(ImportRunning, match="another process"),
+    ):
+        importing.run(snapshot, cluster, Options(), lambda: NOW, race)
 
 
 def test_database_of_another_product_is_refused(empty_database_url: str, new_url: str) -> None:

@@ -56,7 +56,7 @@ FIGURES = (
     Figure(
         "runs of trials",
         "SELECT count(*) FROM allocations a WHERE EXISTS (SELECT FROM {link_table} l WHERE l.task_id = a.task_id)",
-        f"SELECT count(*) FROM allocations WHERE assigned_at <= (SELECT max(began_at) FROM imports) AND {_OF_TRIALS}",
+        f"SELECT count(*) FROM allocations WHERE requested_at <= (SELECT max(began_at) FROM imports) AND {_OF_TRIALS}",
     ),
     Figure(
         "lines of their logs",

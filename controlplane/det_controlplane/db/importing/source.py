@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from det_controlplane.db.engine.connections import connected, plain_engine
 from det_controlplane.db.engine.errors import driver_errors
-from det_controlplane.db.importing.piping import Sink
+from det_controlplane.db.importing.piping import Sink, Stopped
 
 _OLDEST_SERVER = 100_000  # PostgreSQL 10
 # Tables of every supported version. Another product has none of them.
@@ -83,8 +83,12 @@ class Source:
     def copy(self, select: str, sink: Sink) -> None:
         """Write the rows of a SELECT to a stream, in PostgreSQL's text format."""
         driver: Any = self._connection.connection.driver_connection
-        with driver_errors():
-            driver.cursor().execute(f"COPY ({select}) TO STDOUT", stream=sink)
+        try:
+            with driver_errors():
+                driver.cursor().execute(f"COPY ({select}) TO STDOUT", stream=sink)
+        except Stopped:
+            self._connection.invalidate()  # rows that nobody reads are still on their way
+            raise
 
     def size(self, *tables: str) -> Size:
         """Return the estimated rows and the bytes of tables with their partitions."""

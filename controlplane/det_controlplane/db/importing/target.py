@@ -95,6 +95,13 @@ def begin(
     return int(tx.execute(statement.returning(imports.c.id)).scalar_one())
 
 
+def require_progress(tx: Tx, progress: Progress, experiment: int) -> None:
+    """Raise ImportRunning if another process has continued the import since its progress was read."""
+    statement = select(imports.c.experiment).where(imports.c.id == progress.id)
+    if tx.execute(statement).scalar_one() != experiment:
+        raise ImportRunning("another process has continued this import: wait until it has ended")
+
+
 def advance(tx: Tx, id: int, **values: Any) -> None:
     tx.execute(update(imports).where(imports.c.id == id).values(**values))
 
@@ -114,7 +121,7 @@ def largest_ids(tx: Tx) -> dict[str, int]:
 
 
 def reserve_ids(tx: Tx, kind: str, upto: int) -> None:
-    """Let new rows of the cluster get larger ids, so that they never meet those of the import."""
+    """Let new rows of the cluster get larger ids, so that they never meet imported ids."""
     statement = text(
         "SELECT setval(pg_get_serial_sequence(:table, 'id'), greatest(:upto, 1)) WHERE :upto >"
         " (SELECT coalesce(pg_sequence_last_value(cast(pg_get_serial_sequence(:table, 'id') AS regclass)), 0))"
@@ -147,23 +154,27 @@ def copy_metrics(tx: Tx, pipe: Pipe) -> None:
 
 
 def copy_repeated_metrics(tx: Tx, pipe: Pipe) -> None:
-    """Store metrics of which some steps were reported twice. The first report of a step counts."""
+    """Store metrics of which some steps were reported twice. The report of the last run counts; others are archived."""
     tx.execute(text("CREATE TEMPORARY TABLE import_metrics (LIKE metrics) ON COMMIT DROP"))
     _copy(tx, f"COPY import_metrics ({_METRICS}) FROM STDIN", pipe)
     tx.execute(
         text(
+            """UPDATE import_metrics m SET archived = true FROM import_metrics later
+               WHERE NOT m.archived AND NOT later.archived AND later.trial_id = m.trial_id
+                 AND later.metric_group = m.metric_group AND later.total_batches = m.total_batches
+                 AND (later.run_id, later.id) > (m.run_id, m.id)"""
+        )
+    )
+    tx.execute(
+        text(
             f"INSERT INTO metrics ({_METRICS}) OVERRIDING SYSTEM VALUE"
-            f" SELECT {_METRICS} FROM import_metrics ORDER BY id ON CONFLICT DO NOTHING"
+            f" SELECT {_METRICS} FROM import_metrics ORDER BY id"
         )
     )
 
 
 def copy_logs(tx: Tx, pipe: Pipe) -> None:
     _copy(tx, f"COPY task_logs ({_LOGS}) FROM STDIN", pipe)
-
-
-def add_logs(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
-    tx.execute(insert(schema.task_logs), [dict(row) for row in rows])
 
 
 def _copy(tx: Tx, statement: str, pipe: Pipe) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.importing.options import BadOption, Options, parse_logs
-from det_controlplane.db.engine.errors import BadUrl, DatabaseDown, QueryFailed
+from det_controlplane.db.engine.errors import (
+    BadUrl,
+    DatabaseDown,
+    QueryFailed,
+    TryAgain,
+    Unstorable,
+    Violated,
+)
 from det_controlplane.db.engine.migrate import MigrationError
 from det_controlplane.db.importing import source, target
 from det_controlplane.db.importing.source import NotDetermined, Source
@@ -23,7 +30,8 @@ from det_controlplane.services.importing import importing, plan, verify
 from det_controlplane.services.importing.importing import Report, Result
 
 _FAILURES = (
-    NotDetermined, ImportRunning, BadDump, BadOption, BadUrl, DatabaseDown, QueryFailed, MigrationError, Invalid,
+    NotDetermined, ImportRunning, BadDump, BadOption, BadUrl, DatabaseDown, QueryFailed, Violated, Unstorable, TryAgain,
+    MigrationError, Invalid,
     Missing, LocalError,
 )  # fmt: skip
 _SCHEMES = ("postgresql://", "postgres://")

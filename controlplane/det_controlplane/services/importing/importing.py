@@ -10,6 +10,7 @@ from datetime import datetime
 from det_controlplane.core.importing.ids import Ids
 from det_controlplane.core.importing.options import Options, parse_logs
 from det_controlplane.core.importing.remarks import Remarks
+from det_controlplane.db.engine.errors import Unstorable, Violated
 from det_controlplane.db.importing import reading, target
 from det_controlplane.db.importing.source import Source
 from det_controlplane.db.importing.target import Target
@@ -94,10 +95,19 @@ def _import_experiments(
     step = ExperimentImport(source, result.ids, options, result.remarks, now(), result.counts)
     done = len(everything) - len(pending)
     report(Report(done, len(everything), result.counts))
+    last = progress.experiment
     for ids in _batches(pending, indexed=source.finds_metrics_by_trial()):
-        with cluster.begin() as tx:
-            step.run(tx, ids)
-            target.advance(tx, progress.id, experiment=ids[-1])
+        try:
+            with cluster.begin() as tx:
+                target.require_progress(tx, progress, last)
+                step.run(tx, ids)
+                target.advance(tx, progress.id, experiment=ids[-1])
+        except (Violated, Unstorable) as e:
+            raise Invalid(
+                f"one of the experiments {ids[0]} to {ids[-1]} cannot be stored: {e}; none of them was imported,"
+                " the experiments before them were; correct the row in a copy of the database and start again"
+            ) from e
+        last = ids[-1]
         done += len(ids)
         report(Report(done, len(everything), result.counts))
 

@@ -256,7 +256,7 @@ const sharesFairly = (pool) => pool.schedulerType === "SCHEDULER_TYPE_FAIR_SHARE
 const hasPriorities = (pool) => pool.schedulerType === "SCHEDULER_TYPE_PRIORITY";
 
 /**
- * Return what changes a job as asked, and what brings it back.
+ * Return the requested edit of a job and the edit that reverts it.
  * @param {any} job @param {any[]} rows @param {any} pool @param {any} to the pool that it shall be in @param {{ priority: number, weight: number, place: number }} asked
  * @returns {{ changes: Edit[], back: Edit[] }}
  */

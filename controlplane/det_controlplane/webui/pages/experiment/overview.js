@@ -84,7 +84,7 @@ function Curves({ experiment, known }) {
 /** @typedef {import("../../parts/metric_charts.js").Plot} Plot */
 /** @typedef {{ plot: Plot, group: string, trials: any[] }} Sample the curves of the best trials, of one metric and group */
 
-/** Return what reads the curves of all charts. @param {number} id of the experiment @param {Plot[]} plots @param {number} most trials @returns {(signal: AbortSignal, part: { startBatches?: number, endBatches?: number }) => Promise<Sample[]>} */
+/** Return a function that reads the curves of all charts. @param {number} id of the experiment @param {Plot[]} plots @param {number} most trials @returns {(signal: AbortSignal, part: { startBatches?: number, endBatches?: number }) => Promise<Sample[]>} */
 function sampling(id, plots, most) {
   const wanted = plots.flatMap((plot) => plot.groups.map((group) => ({ plot, group })));
   const maxDatapoints = Math.max(LEAST_POINTS, Math.min(POINTS, Math.round(ALL_POINTS / most / wanted.length)));
