@@ -14,7 +14,7 @@ from pathlib import Path
 from fresh_machine.interpreter import find_interpreter
 from fresh_machine.machine import run_machine
 from fresh_machine.plan import CHECKOUT, SYSTEM, Plan
-from fresh_machine.system import MACHINE_FAILED, Failed, leave
+from fresh_machine.system import MACHINE_FAILED, NO_PACKAGES, Failed, leave
 
 TOOLS = ("git", "mount", "umount", "pivot_root", "slirp4netns")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,7 +28,7 @@ def main() -> int:
         plan = _plan(arguments)
     except Failed as e:
         print(f"fresh-machine: {e}", file=sys.stderr)
-        return MACHINE_FAILED
+        return e.exit_code
     stop_reader, stop = os.pipe()
     worker = os.fork()
     if worker == 0:
@@ -88,18 +88,30 @@ def _require_root() -> None:
 
 def _require_tools() -> None:
     """Install slirp4netns with apt if possible. The other tools exist on every Linux with a checkout."""
-    install = ["apt-get", "install", "-y", "--no-install-recommends", "slirp4netns"]
     with open(__file__) as lock:
-        fcntl.flock(
-            lock, fcntl.LOCK_EX
-        )  # machines that start together would fail on apt's own locks
-        for command in (install, ["apt-get", "update"], install):
-            if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
-                print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
-                subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+        # Machines that start together would fail on apt's own locks.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        apt_error = _install_slirp4netns()
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
-        raise Failed(f"install {', '.join(missing)}, then try again")
+        exit_code = NO_PACKAGES if missing == ["slirp4netns"] and apt_error else MACHINE_FAILED
+        raise Failed(f"install {', '.join(missing)}, then try again{apt_error}", exit_code)
+
+
+def _install_slirp4netns() -> str:
+    """Return the error of apt, or nothing."""
+    retries = ["apt-get", "-o", "Acquire::Retries=3"]
+    install = [*retries, "install", "-y", "--no-install-recommends", "slirp4netns"]
+    error = ""
+    for command in (install, [*retries, "update"], install):
+        if shutil.which("slirp4netns") or not shutil.which("apt-get"):
+            break
+        print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
+        result = subprocess.run(
+            command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        error = f"; apt-get failed: {result.stderr.strip()}" if result.returncode else ""
+    return error
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -109,7 +121,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         description="Run a command on a copy of this checkout on an empty machine: with an empty home, empty caches, "
         "no Docker data, no bridge, and only the environment variables for package sources. "
         "The copy has the same path as the checkout. "
-        "The exit code is the exit code of the command. The machine is deleted afterwards. "
+        "The exit code is the exit code of the command, 125 if the machine cannot be made, or 77 if apt-get cannot "
+        "download slirp4netns. The machine is deleted afterwards. "
         "Needs Linux and root.",
         epilog="Example: scripts/fresh-machine --python 3.13 --not-root -- make quickstart",
     )

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 # The exit status if the machine or the command could not be started, as with `docker run`.
 MACHINE_FAILED = 125
+# The exit status if apt-get cannot download a package that the machine needs.
+NO_PACKAGES = 77
 NEW_MOUNTS, NEW_CGROUPS, NEW_HOST_NAME = 0x00020000, 0x02000000, 0x04000000
 NEW_IPC, NEW_PROCESSES, NEW_NETWORK = 0x08000000, 0x20000000, 0x40000000
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -20,6 +22,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class Failed(Exception):
     """The machine could not be made. The message has the reason and the remedy."""
+
+    def __init__(self, message: str, exit_code: int = MACHINE_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def unshare(namespaces: int) -> None:
