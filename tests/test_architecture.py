@@ -392,7 +392,7 @@ def test_harness_imports_only_the_standard_library() -> None:
             top = i.target.partition(".")[0]
             if i.at_top and top not in sys.stdlib_module_names and top != "determined":
                 problems.append(str(i))
-    framework = ("pytorch", "keras", "transformers", "lightning", "tensorboard")
+    framework = ("checkpointing", "pytorch", "keras", "transformers", "lightning", "tensorboard")
     assert [w for w in problems if not any(f"determined/{f}" in w for f in framework)] == []
 
 

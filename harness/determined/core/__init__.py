@@ -4,11 +4,11 @@ from determined.core._checkpoint import (
     CheckpointContext,
     DownloadMode,
     DummyCheckpointContext,
-    PendingCheckpoint,
 )
 from determined.core._context import Context, TensorboardMode, init
 from determined.core._distributed import DistributedContext, DummyDistributedContext
 from determined.core._outbox import ReportRefused
+from determined.core._pending import PendingCheckpoint
 from determined.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
 from determined.core._profiler import DummyProfilerContext, ProfilerContext
 from determined.core._searcher import (

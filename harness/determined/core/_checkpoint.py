@@ -7,15 +7,16 @@ import os
 import shutil
 import tempfile
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from determined.common.storage import Checksums, Selector, StorageManager, list_directory, select
 from determined.common.storage._base import StrPath
 from determined.core._checkpoint_registry import CheckpointRegistry
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
+from determined.core._pending import PendingCheckpoint
 from determined.core._shards import (
     check_repeated,
     merge_metadata,
@@ -26,6 +27,7 @@ from determined.core._shards import (
 )
 
 METADATA_FILE = "metadata.json"
+STATE_FILE = "state_dict.pth"
 
 
 class DownloadMode(enum.Enum):
@@ -33,23 +35,6 @@ class DownloadMode(enum.Enum):
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
-
-
-class PendingCheckpoint:
-    """An upload in the background, while training continues."""
-
-    def __init__(self, storage_id: str, future: "Future[None]") -> None:
-        self.storage_id = storage_id
-        self._future = future
-
-    @property
-    def done(self) -> bool:
-        return self._future.done()
-
-    def wait(self) -> str:
-        """Block until the checkpoint is stored and reported. Raise the error if it failed."""
-        self._future.result()
-        return self.storage_id
 
 
 class CheckpointContext:
@@ -66,6 +51,7 @@ class CheckpointContext:
         self._registry = registry
         self._uploader: Optional[ThreadPoolExecutor] = None
         self._pending: List[PendingCheckpoint] = []
+        self._saver: Optional[Any] = None
 
     def upload(
         self,
@@ -119,6 +105,44 @@ class CheckpointContext:
         pending = PendingCheckpoint(storage_id, self._uploader.submit(work))
         self._pending.append(pending)
         return pending
+
+    def store_async(
+        self,
+        state: Any,
+        metadata: Optional[Dict[str, Any]] = None,
+        *,
+        shard: bool = False,
+        path: str = STATE_FILE,
+        folders: Sequence[StrPath] = (),
+    ) -> PendingCheckpoint:
+        """Copy a state of tensors and plain values, and return. A separate process stores the copy.
+
+        Without `shard` only the chief calls it; load the file `path` with `torch.load`. With `shard=True` every rank
+        calls it with its part of a sharded state, such as FSDP's; load it with `load_sharded`. The files of `folders`
+        are stored too. A failure is raised by `wait()`, by the next checkpoint call or when the context closes.
+        """
+        metadata = dict(metadata or {})
+        self._registry.check_metadata(metadata)
+        names = [os.fspath(folder) for folder in folders]
+        if shard:
+            from determined.checkpointing._sharded import store_async
+
+            return store_async(self, state, metadata, names)
+        self._chief_only("store_async")
+        pending: PendingCheckpoint = self._async_saver().store_state(state, metadata, path, names)
+        return pending
+
+    def save_sharded(self, state: Any, metadata: Optional[Dict[str, Any]] = None) -> str:
+        """Store a sharded state and return the id of the checkpoint. Every rank calls it, and uploads its shards."""
+        from determined.checkpointing._sharded import save_sharded
+
+        return save_sharded(self, state, metadata)
+
+    def load_sharded(self, storage_id: str, state: Dict[str, Any]) -> None:
+        """Load a sharded checkpoint into the tensors of `state`, on any number of ranks. Every rank calls it."""
+        from determined.checkpointing._sharded import load_sharded
+
+        load_sharded(self, storage_id, state)
 
     @contextlib.contextmanager
     def store_path(
@@ -198,7 +222,9 @@ class CheckpointContext:
         self._registry.report_deleted(storage_id)
 
     def wait(self) -> None:
-        """Block until every upload of `upload_async` is stored and reported."""
+        """Block until every checkpoint of `upload_async` and `store_async` is stored and reported."""
+        if self._saver is not None:
+            self._saver.wait()
         for pending in list(self._pending):
             self._pending.remove(pending)
             pending.wait()
@@ -209,6 +235,8 @@ class CheckpointContext:
         finally:
             if self._uploader is not None:
                 self._uploader.shutdown(wait=True)
+            if self._saver is not None:
+                self._saver.close()
 
     def _upload_alone(
         self,
@@ -311,7 +339,16 @@ class CheckpointContext:
         self._storage.write_checksums(storage_id, checksums)
         self._registry.report_completed(storage_id, {**files, METADATA_FILE: size}, metadata)
 
+    def _async_saver(self) -> Any:
+        if self._saver is None:
+            from determined.checkpointing._async import AsyncSaver
+
+            self._saver = AsyncSaver(self)
+        return self._saver
+
     def _raise_failed(self) -> None:
+        if self._saver is not None:
+            self._saver.raise_failed()
         for pending in [p for p in self._pending if p.done]:
             self._pending.remove(pending)
             pending.wait()

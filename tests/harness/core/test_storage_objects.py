@@ -1,5 +1,7 @@
 """Object storage over the real S3 protocol, with a server in this process."""
 
+import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 from determined.common import storage
 from determined.common.storage import _transfer
 from determined.common.storage._objects import ObjectStorageManager
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import Part
 from determined.common.storage._s3 import S3StorageManager, S3Store, open_client
 from determined.errors import CheckpointCorrupt
 
@@ -153,7 +155,7 @@ class FlakyStore(S3Store):
             if first:
                 raise ConnectionResetError("cut")
 
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: Part) -> str:
         self.parts.append(number)
         if self.parts.count(number) == 1 and number % 2:
             raise ConnectionResetError("cut")
@@ -187,6 +189,61 @@ def test_download_resumes_an_interrupted_one(s3: S3StorageManager, tmp_path: Pat
     ObjectStorageManager(counting, "team/runs", "s3://x").download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
     assert counting.ranges[3:] == [10 * MIB]
+
+
+def stream(manager: storage.StorageManager, path: str, content: bytes, step: int = MIB) -> None:
+    """Write a file in pieces, as `torch.save` writes."""
+    with manager.open_write("uuid-1", path, len(content)) as file:
+        for start in range(0, len(content), step):
+            file.write(memoryview(content)[start : start + step])
+    manager.write_checksums("uuid-1", {path: file.checksum})
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("size", [0, 17, 5 * MIB, WEIGHTS])
+def test_streamed_file_can_be_downloaded(s3: S3StorageManager, tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    stream(s3, "weights", content, step=MIB + 1)
+    s3.download("uuid-1", tmp_path / "out")
+    assert (tmp_path / "out" / "weights").read_bytes() == content
+    assert (
+        s3.read_range("uuid-1", "weights", size // 2, size // 4)
+        == content[size // 2 : size // 2 + size // 4]
+    )
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_failed_stream_leaves_no_object_and_no_parts(
+    s3: S3StorageManager, config: dict[str, Any]
+) -> None:
+    def fail() -> None:
+        with s3.open_write("uuid-1", "weights", WEIGHTS) as file:
+            file.write(bytes(WEIGHTS))
+            raise KeyError("no such layer")
+
+    with pytest.raises(KeyError):
+        fail()
+    client = open_client(config)
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=config["bucket"])
+    assert s3.list("uuid-1") == {}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_streamed_part_is_retried(
+    s3: S3StorageManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
+    flaky = FlakyStore(s3._store)  # type: ignore[arg-type]
+    content = os.urandom(WEIGHTS)
+    stream(ObjectStorageManager(flaky, "team/runs", "s3://x"), "weights", content)
+    s3.download("uuid-1", tmp_path / "out")
+    assert (tmp_path / "out" / "weights").read_bytes() == content
+    assert sorted(flaky.parts) == [1, 1, 2, 3, 3]
+
+
+def test_storage_can_be_sent_to_another_process(s3: S3StorageManager) -> None:
+    stream(pickle.loads(pickle.dumps(s3)), "a", b"1")
+    assert s3.list("uuid-1") == {"a": 1}
 
 
 def test_rejects_keys_that_leave_the_target(

@@ -1,12 +1,16 @@
-"""Run tests/harness/pytorch with the interpreter that has torch, in one process because torch loads slowly."""
+"""Run the tests that need torch with the interpreter that has it, in one process because torch loads slowly."""
 
 import pathlib
 
+import pytest
+
 from tests.support import ml
 
-SUITE = pathlib.Path(__file__).parent.parent / "pytorch"
+HARNESS = pathlib.Path(__file__).parent.parent
 
 
-def test_pytorch_suite_passes(tmp_path: pathlib.Path) -> None:
-    output = ml.run_pytest("ml", SUITE, tmp_path)
-    assert [path.name for path in SUITE.glob("test_*.py") if path.name not in output] == []
+@pytest.mark.parametrize("folder", ["pytorch", "checkpointing"])
+def test_suite_passes(folder: str, tmp_path: pathlib.Path) -> None:
+    suite = HARNESS / folder
+    output = ml.run_pytest("ml", suite, tmp_path)
+    assert [path.name for path in suite.glob("test_*.py") if path.name not in output] == []

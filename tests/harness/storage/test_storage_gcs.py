@@ -1,5 +1,6 @@
 """Google Cloud Storage with Google's client and with ours, against an emulator."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,18 @@ def test_gcs_composes_more_parts_than_one_request_allows(
     save(gcs, source)
     gcs.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
+    assert not [key for key in keys() if ".part-" in key]
+
+
+def test_streamed_gcs_file_can_be_downloaded(gcs: storage.StorageManager, tmp_path: Path) -> None:
+    content = os.urandom(39 * PART + 17)
+    with gcs.open_write("uuid-1", "weights", len(content)) as file:
+        for start in range(0, len(content), PART // 3):
+            file.write(content[start : start + PART // 3])
+    gcs.write_checksums("uuid-1", {"weights": file.checksum})
+    gcs.download("uuid-1", tmp_path / "out")
+    assert (tmp_path / "out" / "weights").read_bytes() == content
+    assert gcs.read_range("uuid-1", "weights", PART - 5, 10) == content[PART - 5 : PART + 5]
     assert not [key for key in keys() if ".part-" in key]
 
 

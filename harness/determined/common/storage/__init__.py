@@ -60,6 +60,12 @@ def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageM
 
     Tasks use the mount point of a shared_fs; other programs use its `host_path`.
     """
+    manager = _make(config, in_task)
+    manager.origin = (from_config, dict(config))
+    return manager
+
+
+def _make(config: Mapping[str, Any], in_task: bool) -> StorageManager:
     kind = config.get("type")
     if kind == "shared_fs":
         return DirectoryStorageManager(_shared_fs_path(config, in_task))

@@ -4,7 +4,7 @@ import base64
 from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from determined.common.storage._objects import ObjectStorageManager
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import Part
 from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
@@ -27,7 +27,7 @@ class AzureStore(BlobStore):
     def begin_parts(self, key: str) -> str:
         return key
 
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: Part) -> str:
         block_id = base64.b64encode(f"{number:08d}".encode()).decode()
         blob = self._container.get_blob_client(key)
         with part.whole() as body:

@@ -7,7 +7,21 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Pattern, Sequence, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Pattern,
+    Sequence,
+    Tuple,
+    Union,
+)
+
+from determined.common.storage._stored_file import LocalFile, closing
 
 StrPath = Union[str, "os.PathLike[str]"]
 Selector = Callable[[str], bool]
@@ -35,6 +49,9 @@ class FileChecksum:
 
 class StorageManager(abc.ABC):
     """A store of checkpoints, each a directory with the checkpoint id as its name."""
+
+    # `storage.from_config` and its argument, if it made this storage. Another process can then make it again.
+    origin: Optional[Tuple[Callable[..., "StorageManager"], Mapping[str, Any]]] = None
 
     @abc.abstractmethod
     def upload(self, src: StrPath, dst: str, paths: Optional[Sequence[str]] = None) -> Checksums:
@@ -84,6 +101,24 @@ class StorageManager(abc.ABC):
             yield scratch
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def open_write(self, dst: str, path: str, expected_bytes: int = 0) -> Iterator[Any]:
+        """Yield a file (`determined.common.storage._stored_file.StoredFile`) that is stored while it is written."""
+        with tempfile.TemporaryDirectory(prefix="determined-save-") as scratch:
+            file = LocalFile(os.path.join(scratch, path))
+            with closing(file):
+                yield file
+            file.checksum = self.upload(scratch, dst, [path]).get(path)
+
+    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
+        """Return a range of a stored file."""
+        with (
+            self.restore_path(src, lambda p: p == path) as folder,
+            open(os.path.join(folder, path), "rb") as f,
+        ):
+            f.seek(start)
+            return f.read(length)
 
     def direct_path(self, storage_id: str) -> Optional[str]:
         """Return the checkpoint's directory if the storage is a file system that is mounted here, otherwise None."""

@@ -4,10 +4,11 @@ import contextlib
 import os
 import shutil
 import tempfile
-from typing import Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 from determined.common.storage import _base
 from determined.common.storage._base import matches_any
+from determined.common.storage._stored_file import LocalFile, closing
 
 COPY_THREADS = 8
 
@@ -66,6 +67,16 @@ class DirectoryStorageManager(_base.StorageManager):
     @contextlib.contextmanager
     def restore_path(self, src: str, selector: Optional[_base.Selector] = None) -> Iterator[str]:
         yield self._existing(src)
+
+    @contextlib.contextmanager
+    def open_write(self, dst: str, path: str, expected_bytes: int = 0) -> Iterator[Any]:
+        with closing(LocalFile(os.path.join(self._path(dst), path))) as file:
+            yield file
+
+    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
+        with open(os.path.join(self._existing(src), path), "rb") as f:
+            f.seek(start)
+            return f.read(length)
 
     def direct_path(self, storage_id: str) -> Optional[str]:
         return self._path(storage_id)

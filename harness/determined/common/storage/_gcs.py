@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Typ
 
 from determined.common.storage import _gcs_client
 from determined.common.storage._objects import ObjectStorageManager
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import Part
 from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS, retried
 
@@ -32,7 +32,7 @@ class GCSStore(BlobStore):
     def begin_parts(self, key: str) -> str:
         return uuid.uuid4().hex
 
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: Part) -> str:
         name = f"{key}.part-{upload_id}-{number:05d}"
         with part.whole() as body:
             self.put(name, body)

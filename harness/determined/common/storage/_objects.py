@@ -1,12 +1,21 @@
 """Checkpoints in an object store: one object per file, below a prefix per checkpoint."""
 
+import contextlib
 import os
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from determined.common.storage import _base
 from determined.common.storage._base import matches_any
 from determined.common.storage._store import ObjectStore
-from determined.common.storage._transfer import Transfer, read_checksums, write_checksum_object
+from determined.common.storage._stored_file import closing
+from determined.common.storage._stream import ObjectFile
+from determined.common.storage._transfer import (
+    Transfer,
+    read_checksums,
+    retried,
+    write_checksum_object,
+)
+from determined.errors import CheckpointCorrupt
 
 CHECKSUMS = ".checksums.json"
 
@@ -46,6 +55,33 @@ class ObjectStorageManager(_base.StorageManager):
         files = {p: size for p, size in chosen.items() if not p.endswith("/")}
         with Transfer(self._store) as transfer:
             transfer.download(base, root, files, checksums)
+
+    @contextlib.contextmanager
+    def open_write(self, dst: str, path: str, expected_bytes: int = 0) -> Iterator[Any]:
+        key = self._key_base(dst) + path
+        with closing(ObjectFile(self._store, key, expected_bytes)) as file:
+            yield file
+
+    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
+        if not length:
+            return b""
+        key = self._key_base(src) + path
+        return retried(lambda: self._get_range(key, start, length))
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        body = b"".join(self._store.get_range(key, start, length))
+        if len(body) != length:
+            raise CheckpointCorrupt(
+                f"{key} ends within bytes {start} to {start + length} that were saved"
+            )
+        return body
+
+    def __reduce__(self) -> Any:
+        """Send the configuration to another process, which makes its own client."""
+        if self.origin is None:
+            raise TypeError(f"the storage {self._root_url} was made without a configuration")
+        make, config = self.origin
+        return make, (config,)
 
     def list(self, storage_id: str) -> Dict[str, int]:
         return _with_directories(dict(self._stored(self._key_base(storage_id))))

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import threading
-from typing import Iterator
+from typing import Any, ContextManager, Iterator, Protocol
 
 # `isal` is several times faster than zlib. Only some images have it.
 try:
@@ -14,7 +14,7 @@ try:
 except ImportError:
     from zlib import crc32
 
-__all__ = ["FilePart", "MemoryBudget", "PartStream", "crc32"]
+__all__ = ["FilePart", "MemoryBudget", "Part", "PartStream", "crc32"]
 
 
 class MemoryBudget:
@@ -37,6 +37,16 @@ class MemoryBudget:
             with self._changed:
                 self._free += amount
                 self._changed.notify_all()
+
+
+class Part(Protocol):
+    """A part of an object. Stores read it as a stream or at once, again for each attempt."""
+
+    def __len__(self) -> int: ...
+
+    def stream(self) -> ContextManager[Any]: ...
+
+    def whole(self) -> ContextManager[bytes]: ...
 
 
 class FilePart:

@@ -3,7 +3,7 @@
 from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
 from determined.common.storage._objects import ObjectStorageManager
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import Part
 from determined.common.storage._store import ObjectStore
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
@@ -29,7 +29,7 @@ class S3Store(ObjectStore):
     def begin_parts(self, key: str) -> str:
         return str(self._call("create_multipart_upload", Key=key)["UploadId"])
 
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: Part) -> str:
         with part.stream() as body:
             answer = self._call(
                 "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body

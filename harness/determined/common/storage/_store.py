@@ -3,7 +3,7 @@
 import abc
 from typing import Any, Callable, Iterator, Sequence, Tuple
 
-from determined.common.storage._parts import FilePart
+from determined.common.storage._parts import Part
 
 
 class ObjectStore(abc.ABC):
@@ -23,7 +23,7 @@ class ObjectStore(abc.ABC):
     def begin_parts(self, key: str) -> str: ...
 
     @abc.abstractmethod
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str: ...
+    def put_part(self, key: str, upload_id: str, number: int, part: Part) -> str: ...
 
     @abc.abstractmethod
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
