@@ -26,12 +26,32 @@ def web_address(text: str) -> str:
     return text.rstrip("/")
 
 
+def number_or_old(text: str) -> "int | str":
+    """Parse an id: a number, or old:NUMBER for the number in an imported cluster."""
+    from argparse import ArgumentTypeError
+
+    if text.startswith("old:") and "," not in text:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a number, not {text!r}") from None
+
+
 class Arg:
     """The parameters of `argparse.add_argument`. The argument is created only when its command runs."""
 
     def __init__(self, *names: str, **options: "Any") -> None:
         self.names = names
         self.options = options
+
+
+class IdArg(Arg):
+    """Ids of experiments or trials. The action gets numbers instead of words such as old:17."""
+
+    def __init__(self, *names: str, kind: str, **options: "Any") -> None:
+        super().__init__(*names, **options)
+        self.kind = kind
 
 
 class TextArg(Arg):

@@ -88,6 +88,10 @@ def _run_match(match: "Match", options: "dict[str, str]") -> int:
     from det_cli.parse import parse
 
     args = parse(match, options)
+    if any("old:" in word for word in match.rest):
+        from det_cli.old_ids import resolve
+
+        resolve(args, match.node)
     module, _, function = match.node.run.partition(":")
     action = getattr(import_module(f"det_cli.actions.{module}"), function)
     try:

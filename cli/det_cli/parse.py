@@ -44,7 +44,7 @@ def parse(match: "Match", options: "dict[str, str]") -> argparse.Namespace:
         _report_replaced(arg, "")
     for one in match.node.args:
         if isinstance(one, ReplacedArg):
-            _report_replaced(one, getattr(args, _destination(one)))
+            _report_replaced(one, getattr(args, destination(one)))
         elif isinstance(one, Arg) and not isinstance(one, TextArg):
             _reject_empty(one, args)
     args.user = options.get("user")
@@ -63,15 +63,16 @@ def _reject_empty(arg: Arg, args: argparse.Namespace) -> None:
     """
     if arg.names[0].startswith("-"):
         return
-    value = getattr(args, _destination(arg))
+    value = getattr(args, destination(arg))
     for word in value if isinstance(value, list) else [value]:
         if isinstance(word, str) and not word.strip():
             name = arg.options.get("metavar") or arg.names[0]
             raise UsageError(f"{name} is empty", "is the shell variable set?")
 
 
-def _destination(arg: Arg) -> str:
-    return str(arg.options.get("dest") or arg.names[0].lstrip("-").replace("-", "_"))
+def destination(arg: Arg) -> str:
+    long = next((name for name in arg.names if name.startswith("--")), arg.names[0])
+    return str(arg.options.get("dest") or long.lstrip("-").replace("-", "_"))
 
 
 def _report_replaced(arg: Arg, value: "str | None") -> None:

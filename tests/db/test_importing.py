@@ -16,7 +16,7 @@ from det_controlplane.db.importing.source import NotDetermined
 from det_controlplane.db.importing.target import ImportRunning
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import actions
-from det_controlplane.services.importing import importing, verify
+from det_controlplane.services.importing import importing, plan, verify
 from det_controlplane.services.importing.importing import Report, Result
 from det_controlplane.services.importing.verify import Comparison
 from sqlalchemy import text
@@ -219,9 +219,14 @@ def test_import_continues_after_each_interruption(
     for _ in range(5):  # people and four experiments
         with pytest.raises(KeyboardInterrupt):
             imported(whole, new_url)
-    assert not imported(whole, new_url).was_complete
+    result = imported(whole, new_url)
+    assert not result.was_complete
+    # Remarks of the interrupted runs, also about webhooks in the first one, are repeated.
+    assert any("webhook 1: sends nothing" in line for line in result.remarks.lines())
     assert [each for each in compared(whole, new_url) if not each.equal] == []
-    assert imported(whole, new_url).was_complete
+    again = imported(whole, new_url)
+    assert again.was_complete
+    assert again.remarks.lines() == result.remarks.lines()
 
 
 def test_import_continues_after_a_lost_connection(
@@ -272,6 +277,27 @@ def test_older_version_is_imported(whole: SourceCluster, new_url: str, rows: Row
         (20, 16),
     ]
     assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+def test_fork_with_unknown_tables_and_columns_is_imported(
+    whole: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    change(
+        whole.url,
+        "CREATE TABLE fork_plugins (id integer); ALTER TABLE experiments ADD fork_note text DEFAULT 'x';"
+        "ALTER TABLE runs ADD fork_cost numeric; ALTER TABLE users ADD fork_team text",
+    )
+    names = ("experiments.fork_note", "fork_plugins", "runs.fork_cost", "users.fork_team")
+    with source.opened(whole.url) as snapshot:
+        assert plan.look(snapshot, "all").unknown == names
+    result = imported(whole, new_url)
+    assert f"{', '.join(names)}: unknown to this version, does not move" in result.remarks.lines()
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+def test_determined_0_38_has_no_unknown_tables(whole: SourceCluster) -> None:
+    with source.opened(whole.url) as snapshot:
+        assert plan.look(snapshot, "all").unknown == ()
 
 
 def test_logs_are_selected(whole: SourceCluster, new_url: str, rows: Rows) -> None:

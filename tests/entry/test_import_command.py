@@ -31,7 +31,7 @@ def new_url(postgres_server: DatabaseServer) -> Iterator[str]:
 def arguments(source: str, into: str, **flags: object) -> Namespace:
     base = {
         "source": source, "into": into, "data_dir": None, "cluster_name": "determined", "logs": "all", "id_offset": 0,
-        "merge_users": False, "dry_run": False,
+        "merge_users": False, "dry_run": False, "name": "", "mapping": None,
     }  # fmt: skip
     return Namespace(**{**base, **flags})
 
@@ -71,6 +71,35 @@ def test_import_and_verification(
     assert "was imported before" in capsys.readouterr().err
 
 
+def test_mapping_file_has_old_and_new_ids(
+    old: SourceCluster, new_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ids.csv"
+    flags = {"mapping": str(file), "id_offset": 5000, "name": "lab"}
+    assert commands.main("determined", arguments(old.url, new_url, **flags)) == 0
+    output = capsys.readouterr().out
+    assert "`det experiment describe old:lab/N`" in output
+    lines = file.read_text().splitlines()
+    assert lines[0] == "kind,old_id,new_id"
+    assert {"experiment,10,5010", "trial,20,5020", "model,3,5003", "project,1,1", "user,1,1"} < set(
+        lines
+    )
+    assert f"{file} has the old and the new ids of {len(lines) - 1} rows" in output
+    file.unlink()
+    assert commands.main("determined", arguments(old.url, new_url, **flags)) == 0
+    assert file.read_text().splitlines() == lines
+
+
+def test_mapping_file_is_checked_before_the_import(
+    old: SourceCluster, new_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {"mapping": str(tmp_path / "none" / "ids.csv")}
+    assert commands.main("determined", arguments(old.url, new_url, **flags)) == 1
+    assert "give a file in an existing directory" in capsys.readouterr().err
+    assert commands.main("verify", arguments(old.url, new_url)) == 1
+    assert "was not imported here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("format", ["directory", "plain"])
 def test_dumps_are_sources(old: SourceCluster, new_url: str, tmp_path: Path, format: str) -> None:
     dump(old, tmp_path / "dump", format)
@@ -98,15 +127,22 @@ def test_broken_dump_is_refused(
         ("mysql://host/det", {}, "mysql is no database of Determined: give postgresql://"),
         ("x", {"logs": "some"}, "--logs some: give all, errors, none or since=DATE"),
         ("x", {"logs": "since=soon"}, "soon is no date"),
+        (
+            "OLD",
+            {"name": "7"},
+            "--name 7: give letters, digits, '.', '_' and '-', and not only digits",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(
+    old: SourceCluster,
     new_url: str,
     capsys: pytest.CaptureFixture[str],
     source: str,
     flags: dict[str, object],
     message: str,
 ) -> None:
+    source = source.replace("OLD", old.url)
     assert commands.main("determined", arguments(source, new_url, **flags)) == 1
     error = capsys.readouterr().err
     assert message in error

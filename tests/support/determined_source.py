@@ -53,6 +53,7 @@ class SourceCluster:
     """Writes rows of a cluster. Numbers follow each other, as a master gives them."""
 
     url: str
+    cluster_id: str = CLUSTER
     engine: Engine = field(init=False)
     _metric: int = 0
 
@@ -62,7 +63,7 @@ class SourceCluster:
             for statement in SCHEMA.read_text().split(";"):
                 if statement.strip():
                     tx.exec_driver_sql(statement)
-        self.add("cluster_id", cluster_id=CLUSTER, cluster_heartbeat=START)
+        self.add("cluster_id", cluster_id=self.cluster_id, cluster_heartbeat=START)
         self.add("gopg_migrations", id=1, version=20250101, created_at=START)
         for id, name, is_admin in ((1, "admin", True), (2, "determined", False)):
             self.user(id, name, admin=is_admin)

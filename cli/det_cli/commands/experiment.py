@@ -14,14 +14,26 @@ from det_cli.declare import (
     Arg,
     Command,
     Group,
+    IdArg,
     OneOf,
     TextArg,
     log_options,
+    number_or_old,
     searching,
 )
 
-ID = Arg("experiment_id", type=int, help="the experiment's number")
-IDS = Arg("experiment_ids", nargs="+", help="experiment ids, separated by spaces or commas")
+ID = IdArg(
+    "experiment_id",
+    kind="experiment",
+    type=number_or_old,
+    help="the experiment's number, or old:NUMBER for the number in an imported cluster",
+)
+IDS = IdArg(
+    "experiment_ids",
+    kind="experiment",
+    nargs="+",
+    help="experiment ids (or old:NUMBER), separated by spaces or commas",
+)
 CONFIG = Arg(
     "--config",
     action="append",

@@ -1,6 +1,16 @@
 """det command, det notebook, det shell and det tensorboard"""
 
-from det_cli.declare import JSON, OUTPUT, Arg, Command, Group, TextArg, log_options
+from det_cli.declare import (
+    JSON,
+    OUTPUT,
+    Arg,
+    Command,
+    Group,
+    IdArg,
+    TextArg,
+    log_options,
+    number_or_old,
+)
 
 _SORT_KEYS = [
     "id",
@@ -213,13 +223,22 @@ MEMBERS = {
             "start",
             "start a TensorBoard for experiments or trials and open it",
             "interactive_start:tensorboard",
-            Arg(
+            IdArg(
                 "experiment_ids",
+                kind="experiment",
                 nargs="*",
-                type=int,
+                type=number_or_old,
                 help="experiment ids; all their trials are shown",
             ),
-            Arg("-t", "--trial-ids", nargs="+", type=int, default=[], help="trial ids"),
+            IdArg(
+                "-t",
+                "--trial-ids",
+                kind="trial",
+                nargs="+",
+                type=number_or_old,
+                default=[],
+                help="trial ids",
+            ),
             WORKSPACE,
             CONFIG_FILE,
             *CONTEXT,

@@ -1,6 +1,6 @@
 """det import and det export"""
 
-from det_cli.declare import Arg, Command, Group, OneOf, count
+from det_cli.declare import JSON, Arg, Command, Group, IdArg, OneOf, count
 
 _SOURCE = Arg(
     "source",
@@ -26,8 +26,9 @@ _EXPORT = (
         Arg(
             "--project", metavar="WORKSPACE/PROJECT", help="export the experiments of this project"
         ),
-        Arg(
+        IdArg(
             "--experiment",
+            kind="experiment",
             action="append",
             dest="experiments",
             metavar="ID[,ID...]",
@@ -92,7 +93,24 @@ MEMBERS = {
                 action="store_true",
                 help="users with equal names are the same people in both clusters",
             ),
+            Arg(
+                "--name",
+                default="",
+                help="name of the old cluster, for ids such as old:NAME/17 (default: a number)",
+            ),
+            Arg(
+                "--mapping",
+                metavar="FILE",
+                help="write the old and the new ids to this CSV file (kind,old_id,new_id)",
+            ),
             Arg("--dry-run", action="store_true", help="show what would move, and change nothing"),
+        ),
+        Command(
+            "list",
+            "list the imports of this cluster with the ids of their experiments",
+            "moving:list_",
+            JSON,
+            aliases=["ls"],
         ),
         Command(
             "verify",

@@ -9,12 +9,19 @@ from det_cli.declare import (
     Arg,
     Command,
     Group,
+    IdArg,
     OneOf,
     log_options,
+    number_or_old,
     searching,
 )
 
-ID = Arg("trial_id", type=int, help="the trial's number")
+ID = IdArg(
+    "trial_id",
+    kind="trial",
+    type=number_or_old,
+    help="the trial's number, or old:NUMBER for the number in an imported cluster",
+)
 
 UUIDS = Arg("checkpoints_uuids", help="checkpoint UUIDs, separated by commas")
 
@@ -113,8 +120,18 @@ MEMBERS = {
             "list",
             "list checkpoints of an experiment or a trial",
             "checkpoints:list_",
-            Arg("--experiment-id", type=int, help="list checkpoints of this experiment"),
-            Arg("--trial-id", type=int, help="list checkpoints of this trial"),
+            IdArg(
+                "--experiment-id",
+                kind="experiment",
+                type=number_or_old,
+                help="list checkpoints of this experiment",
+            ),
+            IdArg(
+                "--trial-id",
+                kind="trial",
+                type=number_or_old,
+                help="list checkpoints of this trial",
+            ),
             OUTPUT,
             aliases=["ls"],
         ),

@@ -31,6 +31,7 @@ MODULES_AT: dict[str, tuple[str, ...]] = {
     "experiments-search": ("tables",),
     "generic-tasks": ("interactive",),
     "groups": ("groups",),
+    "imports": ("imports",),
     "instances": ("machines",),
     "job-queues": ("jobs",),
     "job-queues-v2": ("jobs",),

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from det_controlplane.db.schema import imports
+from sqlalchemy import insert
 
 from tests.support.api import PASSWORD, create
 from tests.support.browser import PHONE, Tab, opened
@@ -45,6 +47,20 @@ def found(tab: Tab, text: str) -> list[str]:
         "() => !document.querySelector('.finder [role=status]').textContent.includes('Searching')"
     )
     return list(palette.get_by_role("option").locator("span:first-child").all_inner_texts())
+
+
+def test_imported_experiment_is_found_by_its_old_id(tab: Tab, house: House, shapes: int) -> None:
+    ids = {"experiments": shapes - 1}
+    with house.api.ctx.db.begin() as tx:
+        tx.execute(
+            insert(imports).values(
+                source="old", offsets=ids, merged={}, last_ids={"experiments": 1}, logs="all"
+            )
+        )
+    tab.open("/dashboard")
+    tab.ready()
+    tab.page.keyboard.press("Control+k")
+    assert found(tab, "old:1") == ["zebra stripes"]
 
 
 def heading(tab: Tab, name: str) -> None:

@@ -1,5 +1,6 @@
 """Map ids of a Determined cluster to ids of this cluster."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ KINDS = (
     "webhooks",
 )  # fmt: skip
 _STEP = 10_000
+_REFERENCE = re.compile(r"old:(?:([^/]+)/)?([0-9]{1,10})")
+_NAME = re.compile(r"(?![0-9]+$)[\w.-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,27 @@ class Ids:
 
     def optional(self, kind: str, old: int | None) -> int | None:
         return None if old is None else self.new(kind, old)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An id of an imported cluster: `old:17`, or `old:NAME/17` if several clusters were imported."""
+
+    id: int
+    name: str = ""  # the name or the number of an import; '': any import
+
+    def __str__(self) -> str:
+        return f"old:{self.name}/{self.id}" if self.name else f"old:{self.id}"
+
+
+def parse_reference(text: str) -> Reference | None:
+    match = _REFERENCE.fullmatch(text)
+    return Reference(int(match[2]), match[1] or "") if match else None
+
+
+def is_name(text: str) -> bool:
+    """Return whether an import can have a name. A number would be ambiguous, because imports have numbers."""
+    return _NAME.fullmatch(text) is not None
 
 
 def choose_offsets(largest: Mapping[str, int], *, is_empty: bool, least: int = 0) -> dict[str, int]:

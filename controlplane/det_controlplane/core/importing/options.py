@@ -29,6 +29,7 @@ class Options:
     id_offset: int = 0  # the least; 0: as small as possible
     merge_users: bool = False
     default_pool: str = "default"
+    name: str = ""  # of the import, for references such as old:NAME/17
 
 
 def parse_logs(value: str) -> Logs:

@@ -67,6 +67,14 @@ class Source:
         """Return the SQL of a column, or NULL if this version does not have it."""
         return f"{alias}.{column}" if self.has(table, column) else f"cast(NULL AS {type})"
 
+    @property
+    def cluster_id(self) -> str:
+        """Return the id of the cluster. Raises NotDetermined if it has none."""
+        rows = self.rows("cluster_id")
+        if not rows:
+            raise NotDetermined("the database has no cluster id: a master has never run on it")
+        return str(rows[0]["cluster_id"])
+
     def rows(self, table: str, where: str = "true", **params: Any) -> list[dict[str, Any]]:
         """Return whole rows; none if this version does not have the table. Binary columns are hexadecimal."""
         if not self.has(table):

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, func, insert, select, text, update
+from sqlalchemy import Engine, RowMapping, func, insert, select, text, update
 
-from det_controlplane.core.importing.ids import KINDS
+from det_controlplane.core.importing.ids import KINDS, Ids
 from det_controlplane.db import schema
 from det_controlplane.db.engine.connections import connected, plain_engine
 from det_controlplane.db.engine.database import Tx, as_json
@@ -31,12 +32,26 @@ class Progress:
     """The progress of an import."""
 
     id: int
+    source: str  # the cluster id of the imported cluster
+    began_at: datetime
     offsets: dict[str, int]
     merged: dict[str, dict[int, int]]
+    name: str | None
+    last_ids: dict[str, int]
+    remarks: list[dict[str, Any]]
     logs: str
     people: bool
     experiment: int
     ended: bool
+
+    @property
+    def ids(self) -> Ids:
+        return Ids(self.offsets, self.merged)
+
+    @property
+    def title(self) -> str:
+        """Return the name in references such as old:NAME/17."""
+        return self.name or str(self.id)
 
 
 class Target:
@@ -76,23 +91,31 @@ def _lock(tx: Tx) -> None:
 
 def find(tx: Tx, source: str) -> Progress | None:
     row = tx.execute(select(imports).where(imports.c.source == source)).mappings().first()
-    if row is None:
-        return None
+    return None if row is None else _progress(row)
+
+
+def every(tx: Tx) -> list[Progress]:
+    """Return all imports, the oldest first."""
+    return [_progress(row) for row in tx.execute(select(imports).order_by(imports.c.id)).mappings()]
+
+
+def _progress(row: RowMapping) -> Progress:
     merged = {
         kind: {int(old): new for old, new in ids.items()} for kind, ids in row["merged"].items()
     }
     return Progress(
-        row["id"], row["offsets"], merged, row["logs"], row["people"], row["experiment"], row["ended_at"] is not None,
+        row["id"], row["source"], row["began_at"], row["offsets"], merged, row["name"], row["last_ids"], row["remarks"], row["logs"], row["people"],
+        row["experiment"], row["ended_at"] is not None,
     )  # fmt: skip
 
 
-def begin(
-    tx: Tx, source: str, offsets: Mapping[str, int], merged: Mapping[str, Any], logs: str
-) -> int:
-    statement = insert(imports).values(
-        source=source, offsets=dict(offsets), merged=dict(merged), logs=logs
-    )
-    return int(tx.execute(statement.returning(imports.c.id)).scalar_one())
+def begin(tx: Tx, source: str, ids: Ids, last_ids: Mapping[str, int], logs: str, name: str) -> None:
+    tx.execute(
+        insert(imports).values(
+            source=source, offsets=dict(ids.offsets), merged=dict(ids.merged), logs=logs,
+            last_ids=dict(last_ids), name=name or None,
+        )
+    )  # fmt: skip
 
 
 def require_progress(tx: Tx, progress: Progress, experiment: int) -> None:
@@ -106,8 +129,8 @@ def advance(tx: Tx, id: int, **values: Any) -> None:
     tx.execute(update(imports).where(imports.c.id == id).values(**values))
 
 
-def end(tx: Tx, id: int) -> None:
-    tx.execute(update(imports).where(imports.c.id == id).values(ended_at=func.now()))
+def end(tx: Tx, id: int, **values: Any) -> None:
+    tx.execute(update(imports).where(imports.c.id == id).values(ended_at=func.now(), **values))
 
 
 def largest_ids(tx: Tx) -> dict[str, int]:

@@ -22,6 +22,7 @@ from det_controlplane.db.importing import source, target
 from det_controlplane.db.importing.source import NotDetermined, Source
 from det_controlplane.db.importing.target import ImportRunning
 from det_controlplane.entry.importing.dumps import BadDump, restored
+from det_controlplane.entry.importing.mapping import BadFile, require_writable, write_mapping
 from det_controlplane.entry.local import backup
 from det_controlplane.entry.local.errors import LocalError
 from det_controlplane.entry.local.files import LocalFiles, default_folder
@@ -30,9 +31,8 @@ from det_controlplane.services.importing import importing, plan, verify
 from det_controlplane.services.importing.importing import Report, Result
 
 _FAILURES = (
-    NotDetermined, ImportRunning, BadDump, BadOption, BadUrl, DatabaseDown, QueryFailed, Violated, Unstorable, TryAgain,
-    MigrationError, Invalid,
-    Missing, LocalError,
+    NotDetermined, ImportRunning, BadDump, BadFile, BadOption, BadUrl, DatabaseDown, QueryFailed, Violated, Unstorable,
+    TryAgain, MigrationError, Invalid, Missing, LocalError,
 )  # fmt: skip
 _SCHEMES = ("postgresql://", "postgres://")
 _OK, _FAILED, _INTERRUPTED = 0, 1, 130
@@ -54,31 +54,38 @@ def main(action: str, args: Any) -> int:
 
 def _import(args: Any) -> int:
     options = Options(
-        logs=parse_logs(args.logs), id_offset=args.id_offset, merge_users=args.merge_users
-    )
+        logs=parse_logs(args.logs), id_offset=args.id_offset, merge_users=args.merge_users, name=args.name
+    )  # fmt: skip
+    mapping = Path(args.mapping) if args.mapping else None
+    if mapping is not None:
+        require_writable(mapping)
     with _source(args) as old, _target(args) as cluster:
         progress = _Progress()
         try:
             result = importing.run(old, cluster, options, _now, progress.show)
         finally:
             progress.end()
+        mapped = write_mapping(mapping, old, cluster) if mapping is not None else 0
     if result.was_complete:
         _say("this cluster was imported before: `det import verify` compares the two")
-        return _OK
     _say_result(result)
+    if mapping is not None:
+        print(f"{mapping} has the old and the new ids of {mapped:,} rows")
     return _OK
 
 
 def _say_result(result: Result) -> None:
     counts = result.counts
-    print(
-        f"imported {counts.experiments:,} experiments, {counts.trials:,} trials, {counts.metrics:,} reports of metrics"
-        f" and {counts.logs:,} lines of logs"
-    )
+    if not result.was_complete:
+        print(
+            f"imported {counts.experiments:,} experiments, {counts.trials:,} trials, {counts.metrics:,} reports of"
+            f" metrics and {counts.logs:,} lines of logs"
+        )
     offset = result.ids.offsets["experiments"]
     if offset:
         print(
-            f"experiment N of the old cluster is experiment {offset:,} + N here, as are trials and models"
+            f"experiment N of the old cluster is experiment {offset:,} + N here, as are trials and models:"
+            f" `det experiment describe old:{result.title}/N`"
         )
     for line in result.remarks.lines():
         print(f"- {line}")
@@ -101,7 +108,10 @@ def _plan(args: Any) -> int:
     for text in found.absent:
         print(f"- {text}")
     if found.unknown:
-        print(f"- tables that this version does not know: {', '.join(found.unknown)}")
+        print(
+            f"- tables and columns that this version does not know, and that do not move:"
+            f" {', '.join(found.unknown)}"
+        )
     print(f"about {_duration(found.seconds)} on two cores; nothing was changed")
     return _OK
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from det_controlplane.core.importing.ids import Ids
+from det_controlplane.core.importing.ids import Ids, is_name
 from det_controlplane.core.importing.options import Options, parse_logs
 from det_controlplane.core.importing.remarks import Remarks
 from det_controlplane.db.engine.errors import Unstorable, Violated
-from det_controlplane.db.importing import reading, target
+from det_controlplane.db.importing import dictionary, reading, target
 from det_controlplane.db.importing.source import Source
 from det_controlplane.db.importing.target import Target
 from det_controlplane.services.errors import Invalid
@@ -20,6 +20,7 @@ from det_controlplane.services.importing.experiments import Counts, ExperimentIm
 
 # A batch has at most as many trials, unless one experiment has more.
 _TRIALS, _EXPERIMENTS = 500, 100
+UNKNOWN = "unknown to this version, does not move"
 # Without an index on metrics by trial, each batch reads all metrics: there are few batches then.
 _BATCHES_WITHOUT_INDEX = 10
 
@@ -36,6 +37,7 @@ class Report:
 @dataclass(slots=True)
 class Result:
     ids: Ids
+    title: str  # of the import, in references such as old:NAME/17
     counts: Counts = field(default_factory=Counts)
     remarks: Remarks = field(default_factory=Remarks)
     was_complete: bool = False  # an earlier run had imported everything
@@ -49,29 +51,24 @@ def run(
     report: Callable[[Report], None],
 ) -> Result:
     """Import a cluster, or continue its import. Raises Invalid if rows do not fit, and errors of either database."""
-    name = _cluster_id(source)
+    name = source.cluster_id
     progress = _begin(source, cluster, name, options)
-    result = Result(Ids(progress.offsets, progress.merged))
+    result = Result(progress.ids, progress.title, remarks=Remarks.from_json(progress.remarks))
     if progress.ended:
         result.was_complete = True
         return result
     options = replace(options, logs=parse_logs(progress.logs))
     if not progress.people:
         with cluster.begin() as tx:
+            for name in dictionary.unknown(source.catalog):
+                result.remarks.add(name, UNKNOWN)
             ClusterImport(source, tx, result.ids, result.remarks, now()).import_people()
-            target.advance(tx, progress.id, people=True)
+            target.advance(tx, progress.id, people=True, remarks=result.remarks.to_json())
     _import_experiments(source, cluster, progress, options, now, report, result)
     with cluster.begin() as tx:
         ClusterImport(source, tx, result.ids, result.remarks, now()).import_models()
-        target.end(tx, progress.id)
+        target.end(tx, progress.id, remarks=result.remarks.to_json())
     return result
-
-
-def _cluster_id(source: Source) -> str:
-    rows = source.rows("cluster_id")
-    if not rows:
-        raise Invalid("the database has no cluster id: a master has never run on it")
-    return str(rows[0]["cluster_id"])
 
 
 def _begin(source: Source, cluster: Target, name: str, options: Options) -> target.Progress:
@@ -79,11 +76,20 @@ def _begin(source: Source, cluster: Target, name: str, options: Options) -> targ
     with cluster.begin() as tx:
         progress = target.find(tx, name)
         if progress is None:
+            _check_name(options.name, target.every(tx))
             ids = choose_ids(source, tx, options)
-            target.begin(tx, name, ids.offsets, ids.merged, str(options.logs))
+            last = reading.largest_ids(source)
+            target.begin(tx, name, ids, last, str(options.logs), options.name)
             progress = target.find(tx, name)
     assert progress is not None
     return progress
+
+
+def _check_name(name: str, imports: Sequence[target.Progress]) -> None:
+    if name and not is_name(name):
+        raise Invalid(f"--name {name}: give letters, digits, '.', '_' and '-', and not only digits")
+    if name and name in {each.name for each in imports}:
+        raise Invalid(f"--name {name}: another import has this name")
 
 
 def _import_experiments(
@@ -101,7 +107,9 @@ def _import_experiments(
             with cluster.begin() as tx:
                 target.require_progress(tx, progress, last)
                 step.run(tx, ids)
-                target.advance(tx, progress.id, experiment=ids[-1])
+                target.advance(
+                    tx, progress.id, experiment=ids[-1], remarks=result.remarks.to_json()
+                )
         except (Violated, Unstorable) as e:
             raise Invalid(
                 f"one of the experiments {ids[0]} to {ids[-1]} cannot be stored: {e}; none of them was imported,"

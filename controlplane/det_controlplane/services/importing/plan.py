@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from det_controlplane.core.importing import experiments as convert
-from det_controlplane.db.importing import reading
+from det_controlplane.db.importing import dictionary, reading
 from det_controlplane.db.importing.source import Source
 
 # Rows a second on two cores, rather few than many: bench/importing.py measures them.
@@ -32,7 +32,7 @@ class Plan:
     bytes: int
     running: tuple[int, ...]  # experiments that are imported paused
     absent: tuple[str, ...]
-    unknown: tuple[str, ...]  # tables that this version does not know
+    unknown: tuple[str, ...]  # tables and columns that this version does not know
     seconds: float  # estimated
 
 
@@ -50,6 +50,6 @@ def look(source: Source, logs: str) -> Plan:
     return Plan(
         counts, metrics.rows, log_rows, metrics.bytes + (lines.bytes if log_rows else 0), tuple(running),
         tuple(text for table, text in _ABSENT if reading.has_rows(source, table)),
-        tuple(sorted(set(source.catalog) - reading.KNOWN)),
+        dictionary.unknown(source.catalog),
         counts["trials"] / _TRIALS_A_SECOND + metrics.rows / _METRICS_A_SECOND + log_rows / _LOGS_A_SECOND,
     )  # fmt: skip

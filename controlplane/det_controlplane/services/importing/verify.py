@@ -25,13 +25,13 @@ class Comparison:
 def compare(source: Source, cluster: Target) -> list[Comparison]:
     """Compare all figures. Raises Missing if the source was never imported."""
     with cluster.read() as tx:
-        name = str(source.rows("cluster_id")[0]["cluster_id"])
+        name = source.cluster_id
         progress = target.find(tx, name)
         if progress is None:
             raise Missing(
                 f"cluster {name} was not imported here: run `det import determined` first"
             )
-        ids = Ids(progress.offsets, progress.merged)
+        ids = progress.ids
         with_logs = parse_logs(progress.logs).kind == "all"
         figures = list(_figures(source, tx, ids, with_logs))
         figures.append(_sample(source, tx, ids))

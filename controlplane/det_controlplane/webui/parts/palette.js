@@ -13,6 +13,7 @@ import { Dialog } from "./overlay.js";
 
 const PAUSE_MS = 120;
 const MOST = 5; // results of a kind
+const OLD_ID = /^old:([^/]+\/)?\d{1,9}$/;
 const MOST_TASKS = 200; // tasks of a kind that are searched, the newest ones
 const NEWEST = { orderBy: "ORDER_BY_DESC", limit: MOST };
 
@@ -26,8 +27,22 @@ const allowed = (answer, rest) =>
     throw e;
   });
 
+/** Find an imported experiment by its id in the old cluster, such as old:17. @param {string} reference @param {AbortSignal} signal @returns {Promise<number | undefined>} */
+async function newId(reference, signal) {
+  try {
+    return (await get("/api/v1/imports/new-id", { reference }, { signal })).id;
+  } catch (e) {
+    if (e instanceof ApiError && e.status === 404) return undefined;
+    throw e;
+  }
+}
+
 /** @param {string} text @param {AbortSignal} signal @returns {Promise<Hit[]>} */
 async function experiments(text, signal) {
+  if (OLD_ID.test(text)) {
+    const id = await newId(text, signal);
+    return id ? experiments(String(id), signal) : [];
+  }
   const children = [field("name", "contains", text)];
   if (/^\d{1,9}$/.test(text)) children.push(field("id", "=", Number(text), undefined, "COLUMN_TYPE_NUMBER"));
   const filter = JSON.stringify({ filterGroup: { kind: "group", conjunction: "or", children }, showArchived: false });
