@@ -31,7 +31,7 @@ def new_url(postgres_server: DatabaseServer) -> Iterator[str]:
 def arguments(source: str, into: str, **flags: object) -> Namespace:
     base = {
         "source": source, "into": into, "data_dir": None, "cluster_name": "determined", "logs": "all", "id_offset": 0,
-        "merge_users": False, "dry_run": False, "name": "", "mapping": None,
+        "merge_users": False, "dry_run": False, "name": "", "mapping": None, "limit_s": 0,
     }  # fmt: skip
     return Namespace(**{**base, **flags})
 

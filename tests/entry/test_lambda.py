@@ -10,6 +10,7 @@ import pytest
 from det_controlplane.db.cluster import cluster
 from det_controlplane.db.engine.database import Database
 
+from tests.support.determined_source import SourceCluster
 from tests.support.lambda_calls import call, create_experiment, join_agent, poll, sign_in
 from tests.support.lambda_events import Http, answered, http_api_event, rest_event
 from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
@@ -144,6 +145,21 @@ def test_sign_of_life_event_needs_no_database(
     variables = {**environment, "DET_DB_URL": "postgresql://u:p@127.0.0.1:1/none"}
     with LambdaRuntime(task_root, handler, variables) as function:
         assert function.invoke({"source": "sign-of-life"}) is None
+
+
+def test_migrate_function_imports_another_cluster(
+    task_root: Path, environment: Mapping[str, str], empty_database_url: str
+) -> None:
+    old = SourceCluster(empty_database_url)
+    old.experiment(17)
+    old.close()
+    with LambdaRuntime(task_root, "app.migrate", environment) as function:
+        answer = function.invoke({"import": {"source": old.url}})
+        assert answer["status"] == 0, answer
+        assert "imported 1 experiments" in answer["output"]
+        dump = function.invoke({"import": {"source": "/etc/passwd"}})
+    assert dump["status"] == 1
+    assert "file is no database of Determined" in dump["output"]
 
 
 def test_cluster_id_comes_from_the_deployment(

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 from det_cli.deployment.google_checks import APIS, PERMISSIONS
 
+from tests.support import fake_google_jobs
+from tests.support.fake_google_jobs import FakeJobs
 from tests.support.google_refusals import Refusal
 from tests.support.keys import pem_of, rsa_key
 
@@ -83,6 +85,7 @@ class FakeGoogle:
     # Rules of the organisation that hold in the project, by constraint; others allow all, which is the default.
     policies: dict[str, list[Json]] = field(default_factory=dict)
     token_is_revoked: bool = False
+    jobs: FakeJobs = field(default_factory=FakeJobs)  # of Cloud Run
     billing: bool = True
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
@@ -467,4 +470,5 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
         f"/secretmanager/v1/{_P}/secrets/(?P<secret>[^/]+)/versions/(?P<version>\\d+):destroy",
         _destroy_version,
     ),
+    *fake_google_jobs.ROUTES,
 )

@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
+from det_cli.deployment import importing
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws, translate_errors
 from det_cli.deployment.cluster import ClusterSpec
@@ -78,6 +79,13 @@ def list_(args: argparse.Namespace) -> None:
 @translate_errors()
 def status(args: argparse.Namespace) -> None:
     print_object(args, AwsDeployment(_spec(args), say).status())
+
+
+@translate_errors()
+def import_(args: argparse.Namespace) -> int:
+    request = importing.request_of(args)
+    account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
+    return importing.run_on_aws(account, args.cluster_id, request, say)
 
 
 def dump_config(args: argparse.Namespace) -> None:

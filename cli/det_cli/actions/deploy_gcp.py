@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
+from det_cli.deployment import google_import, importing
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
 from det_cli.deployment.google import default_project
@@ -68,6 +69,13 @@ def list_(args: argparse.Namespace) -> None:
 
 def status(args: argparse.Namespace) -> None:
     print_object(args, _deployment(args).status())
+
+
+def import_(args: argparse.Namespace) -> int:
+    request = importing.request_of(args)
+    account = _access(args).account(_region(args), args.endpoint_url or "")
+    with google_import.ImportJob(account, args.cluster_id, say) as job:
+        return job.run(request)
 
 
 def dump_config(args: argparse.Namespace) -> None:

@@ -37,4 +37,5 @@ def _run(action: str, args: argparse.Namespace) -> int:
             f"this installation cannot import a cluster: {e}",
             "install the complete package: `pip install determined-serverless`",
         ) from e
+    args.limit_s = 0
     return int(commands.main(action, args))

@@ -1,6 +1,7 @@
 """det deploy aws"""
 
 from det_cli.commands import deploy_options as common
+from det_cli.commands.moving import BESIDE
 from det_cli.declare import (
     JSON,
     OUTPUT,
@@ -101,6 +102,14 @@ AWS = Group(
         "write the Terraform stacks to a directory",
         "deploy_aws:dump_template",
         common.DIRECTORY,
+    ),
+    Command(
+        "import",
+        "move a Determined cluster into this one, with a job beside the database; an interrupted import continues",
+        "deploy_aws:import_",
+        CLUSTER,
+        *_WHERE,
+        *BESIDE,
     ),
     Command("list", "list the clusters of the account", "deploy_aws:list_", *_WHERE, OneOf(JSON, YAML),
             aliases=["ls"]),

@@ -1,6 +1,7 @@
 """det deploy gcp"""
 
 from det_cli.commands import deploy_options as common
+from det_cli.commands.moving import BESIDE
 from det_cli.declare import (
     JSON,
     OUTPUT,
@@ -81,6 +82,14 @@ GCP = Group(
         "write the Terraform stacks to a directory",
         "deploy_gcp:dump_template",
         common.DIRECTORY,
+    ),
+    Command(
+        "import",
+        "move a Determined cluster into this one, with a job beside the database; an interrupted import continues",
+        "deploy_gcp:import_",
+        CLUSTER,
+        *_PROJECT,
+        *BESIDE,
     ),
     Command("list", "list the clusters of the project", "deploy_gcp:list_", *_PROJECT, OneOf(JSON, YAML),
             aliases=["ls"]),

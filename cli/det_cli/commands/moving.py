@@ -42,6 +42,43 @@ _EXPORT = (
     ),
 )
 
+# Options of an import, also of `det deploy aws|gcp import`.
+IMPORTING = (
+    Arg(
+        "--logs",
+        default="all",
+        metavar="WHICH",
+        help="logs to import: all (default), errors (of failed trials), none, or since=DATE",
+    ),
+    Arg(
+        "--id-offset",
+        type=count,
+        default=0,
+        metavar="N",
+        help="add at least N to all ids (default: 0 for an empty cluster)",
+    ),
+    Arg(
+        "--merge-users",
+        action="store_true",
+        help="users with equal names are the same people in both clusters",
+    ),
+    Arg(
+        "--name",
+        default="",
+        help="name of the old cluster, for ids such as old:NAME/17 (default: a number)",
+    ),
+    Arg("--dry-run", action="store_true", help="show what would move, and change nothing"),
+)
+BESIDE = (
+    Arg(
+        "source",
+        help="the old cluster's database: postgresql://USER:PASSWORD@HOST/DATABASE,"
+        " at an address that the cluster's network reaches",
+    ),
+    *IMPORTING,
+    Arg("--verify", action="store_true", help="compare an imported cluster with its source"),
+)
+
 MEMBERS = {
     "export": Group(
         "export",
@@ -75,35 +112,12 @@ MEMBERS = {
             "moving:determined",
             _SOURCE,
             *_TARGET,
-            Arg(
-                "--logs",
-                default="all",
-                metavar="WHICH",
-                help="logs to import: all (default), errors (of failed trials), none, or since=DATE",
-            ),
-            Arg(
-                "--id-offset",
-                type=count,
-                default=0,
-                metavar="N",
-                help="add at least N to all ids (default: 0 for an empty cluster)",
-            ),
-            Arg(
-                "--merge-users",
-                action="store_true",
-                help="users with equal names are the same people in both clusters",
-            ),
-            Arg(
-                "--name",
-                default="",
-                help="name of the old cluster, for ids such as old:NAME/17 (default: a number)",
-            ),
+            *IMPORTING,
             Arg(
                 "--mapping",
                 metavar="FILE",
                 help="write the old and the new ids to this CSV file (kind,old_id,new_id)",
             ),
-            Arg("--dry-run", action="store_true", help="show what would move, and change nothing"),
         ),
         Command(
             "list",

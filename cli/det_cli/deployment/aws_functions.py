@@ -82,8 +82,9 @@ class MigrationFunctions(Protocol):
 def migrate(aws: MigrationFunctions, function: str) -> None:
     """Run the migration once. Raises CommandError with the reason of a failure."""
     response = _invoke(
-        aws.client_for_one_try("lambda", _ANSWER_S), FunctionName=function, Payload=b"{}"
-    )
+        aws.client_for_one_try("lambda", _ANSWER_S), "database migration",
+        FunctionName=function, Payload=b"{}",
+    )  # fmt: skip
     if "FunctionError" in response:
         error = json.loads(response["Payload"].read() or b"{}")
         raise CommandError(
@@ -92,7 +93,26 @@ def migrate(aws: MigrationFunctions, function: str) -> None:
         )
 
 
-def _invoke(functions: Any, **call: Any) -> Any:
+def call(
+    aws: MigrationFunctions, function: str, event: dict[str, Any], what: str
+) -> dict[str, Any] | None:
+    """Return the answer of a function, or its error. Return None if there is no such function."""
+    functions = aws.client_for_one_try("lambda", _ANSWER_S)
+    payload = json.dumps(event).encode()
+    try:
+        response = _invoke(functions, what, FunctionName=function, Payload=payload)
+    except functions.exceptions.ResourceNotFoundException:
+        return None
+    answer = json.loads(response["Payload"].read() or b"{}")
+    if not isinstance(answer, dict):
+        raise CommandError(
+            f"the functions of this cluster are too old for this {what}",
+            "update the cluster with `det deploy aws up`",
+        )
+    return answer
+
+
+def _invoke(functions: Any, what: str, **call: Any) -> Any:
     """Invoke a function, with retries while Lambda prepares it. Raises CommandError if the response is lost."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
@@ -105,7 +125,7 @@ def _invoke(functions: Any, **call: Any) -> Any:
                 raise
         except (ConnectionError, HTTPClientError) as e:
             raise CommandError(
-                f"the database migration did not respond: {e}",
+                f"the {what} did not respond: {e}",
                 "it may still be running: wait 15 minutes, then run the same command again",
             ) from e
         time.sleep(5)

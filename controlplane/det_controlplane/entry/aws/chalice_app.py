@@ -174,9 +174,16 @@ def _send_webhook(event: Any) -> dict[str, Any]:
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
 @_stays_ready
-def migrate(event: Any, context: Any) -> list[str]:
-    """Migrate the database: a deployment invokes this before its requests reach the new code."""
+def migrate(event: Any, context: Any) -> list[str] | dict[str, Any]:
+    """Migrate the database: a deployment invokes this before its requests reach the new code.
+
+    `det deploy aws import` also sends its requests here, because this function has the longest time limit."""
     from det_controlplane.db.engine.migrate import migrate as upgrade
 
     settings = from_environment(os.environ)
-    return list(upgrade(settings.database_url, wake_s=3 * settings.db_wake_s))
+    applied = list(upgrade(settings.database_url, wake_s=3 * settings.db_wake_s))
+    if not isinstance(event, dict) or "import" not in event:
+        return applied
+    from det_controlplane.entry.importing import beside
+
+    return beside.run_slice(event["import"], settings.database_url)

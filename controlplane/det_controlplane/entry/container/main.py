@@ -1,10 +1,12 @@
 """The image's program: DET_ROLE says which part of the control plane this process is.
 
-`api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called. `relay`
+`api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called. `import`
+runs one import as a job. `relay`
 carries traffic to tasks; there is one such process at most, which agents dial and `api` passes requests on to.
 Without a role, one process does all.
 """
 
+import json
 import logging
 import os
 import signal
@@ -62,6 +64,7 @@ def main() -> int:
         "relay": _relay,
         "tick": _tick,
         "provision": _provision,
+        "import": _import,
     }
     try:
         if role not in serve:
@@ -72,6 +75,15 @@ def main() -> int:
         print(e, file=sys.stderr)
         return 1
     return 0
+
+
+def _import() -> None:
+    """Import another cluster, as a job of `det deploy gcp import`."""
+    from det_controlplane.entry.importing import beside
+
+    settings = from_environment(os.environ)
+    api_server.migrate_when_up(settings.database_url)
+    sys.exit(beside.run(json.loads(os.environ["DET_IMPORT"]), settings.database_url))
 
 
 def services(environment: Mapping[str, str]) -> Services:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,11 +35,14 @@ _FAILURES = (
     TryAgain, MigrationError, Invalid, Missing, LocalError,
 )  # fmt: skip
 _SCHEMES = ("postgresql://", "postgres://")
-_OK, _FAILED, _INTERRUPTED = 0, 1, 130
+_OK, _FAILED, UNFINISHED, _INTERRUPTED = 0, 1, 75, 130
+_REPORT_S = 60.0  # between lines of progress if the output is not a terminal
 
 
 def main(action: str, args: Any) -> int:
-    """Run an action: `determined` or `verify`. `args` has the flags of the command as attributes."""
+    """Run an action: `determined` or `verify`. `args` has the flags of the command as attributes.
+
+    Returns UNFINISHED if `args.limit_s` has passed before the end."""
     try:
         if action == "verify":
             return _verify(args)
@@ -62,9 +65,14 @@ def _import(args: Any) -> int:
     with _source(args) as old, _target(args) as cluster:
         progress = _Progress()
         try:
-            result = importing.run(old, cluster, options, _now, progress.show)
+            result = importing.run(
+                old, cluster, options, _now, progress.show, _time_limit(args.limit_s)
+            )
         finally:
             progress.end()
+        if result.remaining:
+            print(f"{result.remaining:,} experiments remain")
+            return UNFINISHED
         mapped = write_mapping(mapping, old, cluster) if mapping is not None else 0
     if result.was_complete:
         _say("this cluster was imported before: `det import verify` compares the two")
@@ -72,6 +80,12 @@ def _import(args: Any) -> int:
     if mapping is not None:
         print(f"{mapping} has the old and the new ids of {mapped:,} rows")
     return _OK
+
+
+def _time_limit(seconds: float) -> Callable[[], bool]:
+    """Return a function that returns whether an import may continue. 0 seconds are no limit."""
+    end = time.monotonic() + seconds if seconds else float("inf")
+    return lambda: time.monotonic() < end
 
 
 def _say_result(result: Result) -> None:
@@ -166,28 +180,32 @@ def _target(args: Any) -> Iterator[target.Target]:
 
 
 class _Progress:
-    """Shows a line with the share of experiments, the rate and the remaining time, if the output is a terminal."""
+    """Shows the share of experiments, the rate and the remaining time: a bar on a terminal, else a line a minute."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._first: int | None = None
+        self._next_line = self._began + _REPORT_S
         self._is_terminal = sys.stderr.isatty()
 
     def show(self, report: Report) -> None:
         if self._first is None:
             self._first = report.done
-        if not self._is_terminal or not report.all:
+        now = time.monotonic()
+        if not report.all or (not self._is_terminal and now < self._next_line):
             return
-        passed = time.monotonic() - self._began
+        self._next_line = now + _REPORT_S
+        passed = now - self._began
         rows = report.counts.metrics + report.counts.logs
         rest = ""
         if report.done > self._first:
             rest = f", {_duration(passed / (report.done - self._first) * (report.all - report.done))} left"
+        line = f"{report.done:,} of {report.all:,} experiments, {rows / max(passed, 0.001):,.0f} rows/s{rest}"
+        if not self._is_terminal:
+            _say(line)
+            return
         share = round(20 * report.done / report.all)
-        sys.stderr.write(
-            f"\r[{'#' * share:20}] {report.done:,} of {report.all:,} experiments,"
-            f" {rows / max(passed, 0.001):,.0f} rows/s{rest}   "
-        )
+        sys.stderr.write(f"\r[{'#' * share:20}] {line}   ")
         sys.stderr.flush()
 
     def end(self) -> None:

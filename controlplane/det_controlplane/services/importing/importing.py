@@ -41,6 +41,7 @@ class Result:
     counts: Counts = field(default_factory=Counts)
     remarks: Remarks = field(default_factory=Remarks)
     was_complete: bool = False  # an earlier run had imported everything
+    remaining: int = 0  # experiments, if the run was stopped
 
 
 def run(
@@ -49,8 +50,11 @@ def run(
     options: Options,
     now: Callable[[], datetime],
     report: Callable[[Report], None],
+    may_continue: Callable[[], bool] = lambda: True,
 ) -> Result:
-    """Import a cluster, or continue its import. Raises Invalid if rows do not fit, and errors of either database."""
+    """Import a cluster, or continue its import. Raises Invalid if rows do not fit, and errors of either database.
+
+    `may_continue` is called between batches. If it returns False, the result has remaining experiments."""
     name = source.cluster_id
     progress = _begin(source, cluster, name, options)
     result = Result(progress.ids, progress.title, remarks=Remarks.from_json(progress.remarks))
@@ -64,7 +68,9 @@ def run(
                 result.remarks.add(name, UNKNOWN)
             ClusterImport(source, tx, result.ids, result.remarks, now()).import_people()
             target.advance(tx, progress.id, people=True, remarks=result.remarks.to_json())
-    _import_experiments(source, cluster, progress, options, now, report, result)
+    _import_experiments(source, cluster, progress, options, now, report, may_continue, result)
+    if result.remaining:
+        return result
     with cluster.begin() as tx:
         ClusterImport(source, tx, result.ids, result.remarks, now()).import_models()
         target.end(tx, progress.id, remarks=result.remarks.to_json())
@@ -94,7 +100,7 @@ def _check_name(name: str, imports: Sequence[target.Progress]) -> None:
 
 def _import_experiments(
     source: Source, cluster: Target, progress: target.Progress, options: Options, now: Callable[[], datetime],
-    report: Callable[[Report], None], result: Result,
+    report: Callable[[Report], None], may_continue: Callable[[], bool], result: Result,
 ) -> None:  # fmt: skip
     everything = reading.experiment_ids(source, 0)
     pending = [each for each in everything if each[0] > progress.experiment]
@@ -118,6 +124,9 @@ def _import_experiments(
         last = ids[-1]
         done += len(ids)
         report(Report(done, len(everything), result.counts))
+        if done < len(everything) and not may_continue():
+            result.remaining = len(everything) - done
+            return
 
 
 def _batches(experiments: Sequence[tuple[int, int]], *, indexed: bool) -> Iterator[list[int]]:
