@@ -25,6 +25,7 @@ from det_agent.gpus import LOOK_S, GpuNotices, Gpus
 from det_agent.harness_mount import find_payload, link_payload
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
+from det_agent.links import read_links
 from det_agent.log_limits import LogLimits
 from det_agent.loop import AgentReplaced, ControlPlaneSilent, Loop, LoopDependencies
 from det_agent.notices import Signals, SignalSource, machine_is_stopping
@@ -55,7 +56,9 @@ class Agent:
         self._is_rented = bool(sources)
         self._state = StateDirectory(settings.state_dir)
         self._state.claim()
-        self._slots = tuple(discover(settings.slots, settings.visible_gpus))
+        slots = discover(settings.slots, settings.visible_gpus, exclude_gpus=settings.exclude_gpus)
+        self._gpu_links = read_links(slots)
+        self._slots = self._gpu_links.with_nodes(slots)
         self._cluster = (self._state.read("cluster_id"), self._state.read("master_id"))
         self._changed = threading.Event()
         self._ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -307,6 +310,7 @@ class Agent:
             addresses=(self._address,),
             runtime=self._runtime.kind,
             slots=self._slots,
+            links=self._gpu_links.links,
         )
 
 

@@ -169,7 +169,11 @@ def _image_pull(target: Target, client: Any) -> Finding:
 def _gpu_runtime(target: Target, client: Any) -> Finding:
     check = "GPU runtime"
     try:
-        slots = discover(target.settings.slots, target.settings.visible_gpus)
+        slots = discover(
+            target.settings.slots,
+            target.settings.visible_gpus,
+            exclude_gpus=target.settings.exclude_gpus,
+        )
     except SlotsUnavailable as e:
         return Finding(check, Verdict.FAILED, str(e), "install the driver of the GPUs")
     gpus = [slot for slot in slots if slot.type == "cuda"]

@@ -50,6 +50,11 @@ OPTIONS = (
     Option("artificial_slots", 0, "number of slots without devices"),
     Option("visible_gpus", "", "indexes or UUIDs of GPUs, separated by commas (all)"),
     Option(
+        "exclude_gpus",
+        "",
+        "indexes or UUIDs of GPUs that get no work, separated by commas, for example faulty ones",
+    ),
+    Option(
         "container_runtime",
         "auto",
         "docker, process, or auto (default): Docker if an engine answers",
@@ -162,6 +167,7 @@ class Settings:
     resource_pool: str
     slots: str
     visible_gpus: str
+    exclude_gpus: str
     runtime: str
     task_python: str
     state_dir: Path
@@ -295,6 +301,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         resource_pool=v["resource_pool"],
         slots=_slots(v),
         visible_gpus=v["visible_gpus"],
+        exclude_gpus=v["exclude_gpus"],
         runtime=v["container_runtime"],
         task_python=v["task_python"],
         state_dir=Path(v["state_dir"]),

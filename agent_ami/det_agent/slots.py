@@ -17,8 +17,25 @@ class SlotsUnavailable(Exception):
     """The requested slots do not exist on this machine."""
 
 
-def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None) -> list[Slot]:
-    """Return the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
+def discover(
+    wanted: str,
+    visible_gpus: str = "",
+    query: QueryTool | None = None,
+    *,
+    exclude_gpus: str = "",
+) -> list[Slot]:
+    """Return the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N.
+
+    Excluded GPUs may be missing, because a faulty GPU may not be listed any more."""
+    slots = _discover(wanted, visible_gpus, query)
+    excluded = _names(exclude_gpus)
+    used = [slot for slot in slots if slot.type == "cpu" or not _is_named(slot, excluded)]
+    if slots and not used:
+        raise SlotsUnavailable("exclude_gpus names all GPUs of this machine; use slots: none")
+    return used
+
+
+def _discover(wanted: str, visible_gpus: str, query: QueryTool | None) -> list[Slot]:
     run = query or run_tool
     kind, _, count = wanted.partition(":")
     if kind == "artificial":
@@ -79,13 +96,21 @@ def _card_number(name: str) -> int:
 
 
 def _visible(slots: list[Slot], visible_gpus: str) -> list[Slot]:
-    names = [name.strip() for name in visible_gpus.split(",") if name.strip()]
+    names = _names(visible_gpus)
     if not names:
         return slots
     unknown = [n for n in names if not any(n in (str(s.id), s.uuid) for s in slots)]
     if unknown:
         raise SlotsUnavailable(f"visible_gpus names {', '.join(unknown)}, which this machine lacks")
-    return [s for s in slots if str(s.id) in names or s.uuid in names]
+    return [slot for slot in slots if _is_named(slot, names)]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _is_named(slot: Slot, names: Sequence[str]) -> bool:
+    return str(slot.id) in names or slot.uuid in names
 
 
 def _require_slots(kind: SlotType | str, tool: str, slots: list[Slot]) -> list[Slot]:

@@ -117,6 +117,42 @@ def test_slot_of_unknown_task_is_occupied(busy: FakeCluster, det: Det) -> None:
     assert [r["Task Name"] for r in rows] == ["OCCUPIED", "FREE"]
 
 
+def linked_agent() -> dict[str, Any]:
+    def slot(n: int) -> dict[str, Any]:
+        device = {"id": n, "brand": "A40", "uuid": f"GPU-{n}", "type": "TYPE_CUDA"}
+        return {"id": str(n), "enabled": n != 2, "numaNode": n // 2, "device": device}
+
+    links = [
+        [0, 1, "NV4"],
+        [0, 2, "SYS"],
+        [0, 3, "SYS"],
+        [1, 2, "SYS"],
+        [1, 3, "SYS"],
+        [2, 3, "NV4"],
+    ]
+    return {"id": "gpu-1", "slots": {str(n): slot(n) for n in (3, 0, 1, 2)}, "links": links}
+
+
+def test_agent_describe_shows_the_links_between_slots(cluster: FakeCluster, det: Det) -> None:
+    cluster.on("GET", "/api/v1/agents/gpu-1", {"agent": linked_agent()})
+    rows = list(csv.DictReader(io.StringIO(det("agent", "describe", "gpu-1", "--csv").out)))
+    assert [[row[f"To {n}"] for n in range(4)] for row in rows] == [
+        ["X", "NV4", "SYS", "SYS"],
+        ["NV4", "X", "SYS", "SYS"],
+        ["SYS", "SYS", "X", "NV4"],
+        ["SYS", "SYS", "NV4", "X"],
+    ]
+    assert [row["State"] for row in rows] == ["free", "free", "disabled", "free"]
+    assert [row["NUMA Node"] for row in rows] == ["0", "0", "1", "1"]
+
+
+def test_agent_describe_says_that_links_are_not_known(cluster: FakeCluster, det: Det) -> None:
+    cluster.on("GET", "/api/v1/agents/gpu-1", {"agent": {**linked_agent(), "links": []}})
+    result = det("agent", "describe", "gpu-1")
+    assert "nvidia-smi" in result.err
+    assert "To 0" not in result.out
+
+
 def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster, det: Det) -> None:
     output = det("task", "list", "--csv").out
     # The first columns are the columns of Determined's client.

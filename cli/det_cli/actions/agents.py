@@ -1,6 +1,7 @@
 """`det agent`: list, enable and disable agents, and manage the tokens that they use to join."""
 
 import argparse
+from functools import partial
 from typing import Any
 
 from determined.common.http import Session
@@ -44,6 +45,36 @@ def list_(args: argparse.Namespace) -> None:
     for agent in agents:
         if agent.get("outOfService"):
             say(f"Agent {agent['id']} is out of service: {agent['outOfService']}")
+
+
+def describe(args: argparse.Namespace) -> None:
+    """Print the slots of an agent, each with its link to every other slot as `nvidia-smi topo -m` names it."""
+    agent = connect(args).get(f"{V1}/agents/{args.agent_id}")["agent"]
+    slots = sorted((agent.get("slots") or {}).values(), key=lambda slot: int(slot["id"]))
+    kinds = {(a, b): kind for a, b, kind in agent.get("links") or []}
+    columns: list[Column] = [
+        ("Slot", lambda s: s["id"]),
+        ("Device", lambda s: s["device"].get("brand")),
+        ("UUID", lambda s: s["device"].get("uuid")),
+        ("State", _slot_state),
+        ("NUMA Node", lambda s: s.get("numaNode")),
+    ]
+    if kinds:
+        columns += [(f"To {slot['id']}", partial(_link, kinds, int(slot["id"]))) for slot in slots]
+    show(args, columns, slots, agent, empty=f"agent {args.agent_id} has no slots")
+    if slots and not kinds:
+        say("The links between its slots are not known: agents read them from nvidia-smi.")
+
+
+def _slot_state(slot: dict[str, Any]) -> str:
+    if slot.get("container"):
+        return "occupied"
+    return "free" if slot.get("enabled", True) else "disabled"
+
+
+def _link(kinds: dict[tuple[int, int], str], other: int, slot: dict[str, Any]) -> str:
+    own = int(slot["id"])
+    return "X" if own == other else kinds.get((min(own, other), max(own, other)), "")
 
 
 def enable(args: argparse.Namespace) -> None:

@@ -11,7 +11,14 @@ SLOT = Arg("slot_id", help="the slot's number on that agent")
 MEMBERS = {
     "agent": Group(
         "agent",
-        "list, enable and disable agents",
+        "list, describe, enable and disable agents",
+        Command(
+            "describe",
+            "show an agent's slots and the links between its GPUs",
+            "agents:describe",
+            AGENT,
+            OUTPUT,
+        ),
         Command(
             "disable",
             "stop scheduling work on an agent",

@@ -1,6 +1,7 @@
 """The agent protocol (docs/reference/agent-protocol.md)."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +32,7 @@ MAX_REASON_CHARACTERS = 2000
 # More than any machine has; a pool of them would only mislead the scheduler.
 MAX_SLOTS, MAX_ADDRESSES = 1024, 256
 _DEVICES = ("cpu", "cuda", "rocm")
+_LINK_KIND = re.compile(r"[A-Z]{1,8}\d{0,3}")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,14 @@ class Slot:
     type: str = ""
     uuid: str = ""
     brand: str = ""
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class SlotLink:
+    a: int
+    b: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class JoinBody:
     runtime: str = ""
     addresses: list[str] = field(default_factory=list, metadata={"most": MAX_ADDRESSES})
     slots: list[Slot] = field(default_factory=list)
+    links: list[SlotLink] = field(default_factory=list)
     proof: dict[str, Any] = field(default_factory=dict)
     out_of_service: str = ""
     containers: list[ContainerReport] = field(default_factory=list)
@@ -91,6 +102,7 @@ class JoinBody:
             runtime=self.runtime,
             addresses=self.addresses,
             slots=[dict(slot.__dict__) for slot in self.slots],
+            links=_links(self.links, {slot.id for slot in self.slots}),
             proof={str(name): str(value) for name, value in self.proof.items()},
             out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
             reports=[container.report() for container in self.containers],
@@ -144,6 +156,16 @@ def join(ctx: Context, request: Request, body: JoinBody) -> Answer:
             "may_wait_s": ctx.host.may_wait_s,
         }
     )
+
+
+def _links(links: Sequence[SlotLink], slots: Collection[int]) -> list[tuple[int, int, str]]:
+    for link in links:
+        if link.a == link.b or not {link.a, link.b} <= set(slots):
+            raise BadRequest(f"links: {link.a} and {link.b} are not two slots of this agent")
+        if not _LINK_KIND.fullmatch(link.kind):
+            raise BadRequest(f"links: kind must be a name like NV4, PIX or SYS, not {link.kind!r}")
+    pairs = {(min(link.a, link.b), max(link.a, link.b)): link.kind for link in links}
+    return [(a, b, kind) for (a, b), kind in sorted(pairs.items())]
 
 
 def _check_slots(slots: Sequence[Slot]) -> None:

@@ -62,6 +62,16 @@ class Slot(Message):
     type: SlotType
     uuid: str
     brand: str
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class SlotLink(Message):
+    """A link between the GPUs of two slots. `kind` is a name of `nvidia-smi topo -m`: NV4, PIX, SYS, …"""
+
+    a: int
+    b: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -164,6 +174,7 @@ class JoinRequest(Message):
     addresses: tuple[str, ...] = ()
     runtime: Literal["docker", "process"] = "process"
     slots: tuple[Slot, ...] = _list_of(Slot)
+    links: tuple[SlotLink, ...] = _list_of(SlotLink)
     out_of_service: str = ""
     # All containers of the agent. Runs that were declared lost during its absence can continue.
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)

@@ -134,6 +134,7 @@ class Resources(CheckedModel):
     shm_size: Bytes | None = None
     slots: Natural | None = None
     slots_per_trial: Natural = 1
+    topology: Literal["soft", "strict"] | None = None
     weight: Weight = 1
 
     def problems(self) -> Iterator[Problem]:

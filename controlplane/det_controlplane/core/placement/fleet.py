@@ -7,8 +7,11 @@ same size with the same number of free units form a shelf, so a fit looks at a f
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, groupby
 
+from .free_slots import FreeSlots
 from .gangs import by_place, first_together, mix_sizes
+from .links import Score
 from .model import Agent, Fit, FittingPolicy, SlotRequest
 from .tie_break import EqualAgents, TieBreak
 
@@ -32,6 +35,7 @@ class Roster:
         self.index = {agent.id: index for index, agent in enumerate(agents)}
         self.open = [agent.is_open for agent in agents]
         self.places = [agent.place for agent in agents]
+        self.zones = [f"{agent.place} {agent.zone}" for agent in agents]
         self.ties = ties
         self.by_hash = sorted(zip(ties.hashes, range(len(agents)), strict=True))
         self.is_best_fit = fitting_policy == "best"
@@ -72,6 +76,10 @@ class Fleet(ABC):
     def place_of(self, part: tuple[int, int]) -> str:
         """Return the place of a part of a fit."""
         return self.roster.places[part[0]]
+
+    def zone_of(self, part: tuple[int, int]) -> str:
+        """Return the place and the zone of a part of a fit."""
+        return self.roster.zones[part[0]]
 
     def agent_ids(self, fit: Fit) -> tuple[str, ...]:
         return tuple([self.agents[agent].id for agent, _ in fit])
@@ -139,6 +147,12 @@ class SlotFleet(Fleet):
     def __init__(self, roster: Roster) -> None:
         agents = roster.agents
         super().__init__(roster, [a.slots for a in agents], [a.used for a in agents])
+        self.free_slots = FreeSlots(agents)
+
+    def take_slots(self, fit: Fit) -> tuple[tuple[int, ...], ...]:
+        """Use the slots of a fit. Return the numbers of the slots on each agent, which have the best links."""
+        self.take(fit)
+        return tuple([self.free_slots.take(agent, slots) for agent, slots in fit])
 
     def _key(self, agent: int) -> Shelf:
         return self.free[agent], self.total[agent]
@@ -151,12 +165,50 @@ class SlotFleet(Fleet):
         slots = request.slots
         blocked = self.blocked(request) if request.blocked_agents else NONE_BLOCKED
         target = self.roster.ties.target(request.allocation_id)
-        agent = self._choose(slots, target, blocked)
+        if slots > 1 and self.free_slots.any_links:
+            agent = self._best_connected(request, target, blocked)
+        else:
+            agent = self._choose(slots, target, blocked)
         if agent is not None:
             return [(agent, slots)]
         if slots == 1 or request.single_agent:
             return None
+        if request.strict_topology and self._could_be_one_agent(slots, blocked):
+            return None
         return self._fit_gang(slots, target, blocked)
+
+    def _best_connected(
+        self, request: SlotRequest, target: int, blocked: Collection[int]
+    ) -> int | None:
+        """Return the agent with the best connected free slots. The fitting policy decides between equal ones."""
+        best: tuple[Score, int] | None = None
+        for agent in self._in_preferred_order(request.slots, target, blocked):
+            score = self.free_slots.score(agent, request.slots)
+            if request.strict_topology and score.weakest_class < self.free_slots.best_class(
+                agent, request.slots
+            ):
+                continue
+            if best is None or score[:2] > best[0][:2]:
+                best = score, agent
+        return best and best[1]
+
+    def _could_be_one_agent(self, slots: int, blocked: Collection[int]) -> bool:
+        """Return whether a free agent could hold so many slots, which links them better than a gang."""
+        totals = zip(self.total, self.roster.open, strict=True)
+        return any(
+            total >= slots and is_open and agent not in blocked
+            for agent, (total, is_open) in enumerate(totals)
+        )
+
+    def _in_preferred_order(
+        self, units: int, target: int, blocked: Collection[int]
+    ) -> Iterator[int]:
+        """Yield the agents with enough free units in the order of the fitting policy."""
+        for _, shelves in groupby(self._ranked, key=lambda ranked: ranked[0]):
+            near = (
+                s.nearest_first(target, blocked) for _, (free, _), s in shelves if free >= units
+            )
+            yield from (agent for _, agent in sorted(chain.from_iterable(near)))
 
     def whole_agents(self, size: int) -> Iterator[int]:
         """Yield the wholly free agents of a size."""
@@ -175,7 +227,9 @@ class SlotFleet(Fleet):
             count, rest = divmod(slots, size)
             if not rest and count <= len(self._shelves[size, size]):
                 near = self._shelves[size, size].nearest_first(target, blocked)
-                fit = first_together(((agent, size) for _, agent in near), count, self.place_of)
+                parts = [(agent, size) for _, agent in near]
+                fit = first_together(parts, count, self.zone_of)
+                fit = fit or first_together(parts, count, self.place_of)
                 if fit:
                     return sorted(fit)
         if not self.roster.mixes_sizes:
@@ -185,7 +239,8 @@ class SlotFleet(Fleet):
             for size in sizes
             for _, agent in self._shelves[size, size].nearest_first(target, blocked)
         ]
-        mixes = (mix_sizes(group, slots) for group in by_place(whole, self.place_of))
+        groups = (*by_place(whole, self.zone_of), *by_place(whole, self.place_of))
+        mixes = (mix_sizes(group, slots) for group in groups)
         mix = next((mix for mix in mixes if mix), None)
         return mix and sorted(mix, key=lambda part: (-part[1], part[0]))
 

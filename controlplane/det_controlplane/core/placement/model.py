@@ -2,6 +2,8 @@
 
 from typing import Any, Literal, NamedTuple, Protocol
 
+from .links import Topology
+
 FittingPolicy = Literal["best", "worst"]
 
 # The agents chosen for a request, as indices into `Roster.agents`, each with the slots taken there.
@@ -20,6 +22,9 @@ class Agent(NamedTuple):
     draining: bool = False
     out_of_service: str = ""  # the agent's own reason for taking no work
     place: str = ""  # cloud and region of a rented machine; a gang stays within one place
+    zone: str = ""  # of a rented machine; a gang prefers one zone
+    free_slots: tuple[int, ...] = ()  # the numbers of the enabled slots that are free
+    topology: Topology | None = None  # the links between its slots, if they are known
 
     @property
     def is_open(self) -> bool:
@@ -43,6 +48,8 @@ class SlotRequest(Protocol):
     def slots(self) -> int: ...  # 0: a container without slots
     @property
     def single_agent(self) -> bool: ...
+    @property
+    def strict_topology(self) -> bool: ...  # it waits for the best links that a machine can offer
     @property
     def blocked_agents(self) -> frozenset[str]: ...
 

@@ -25,7 +25,7 @@ _MOST_WORDS = 300
 _STOP_GRACE: Mapping[str, Mapping[str, float]] = {"gcp": {"stop_grace": 20}}
 # By these an operator chooses the slots of machines, or how many of them there are.
 _SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
-_COUNTING_OPTIONS = _SLOT_OPTIONS | {"visible_gpus"}
+_COUNTING_OPTIONS = _SLOT_OPTIONS | {"visible_gpus", "exclude_gpus"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.placement.links import Topology
 from det_controlplane.core.placement.model import FittingPolicy
 from det_controlplane.core.provision.offers import Offer, Scope
 
@@ -44,6 +45,7 @@ class Demand:
     job_held_slots: int = 0  # slots of the job's running allocations
     priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
     blocked_agents: frozenset[str] = frozenset()  # ids of machines on which it failed before
+    strict_topology: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Machine:
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
+    free_slots: tuple[int, ...] = ()  # the numbers of its free slots, once its agent has joined
+    topology: Topology | None = None
 
 
 class RefusalKind(str, Enum):

@@ -17,13 +17,16 @@ def agent_of(machine: Machine, limits: Limits) -> Agent:
     offer = machine.offer
     return Agent(
         machine.id, offer.slots, machine.used_slots,
-        limits.max_aux_containers, machine.aux_used, place=offer.place,
+        limits.max_aux_containers, machine.aux_used, place=offer.place, zone=offer.zone,
+        free_slots=machine.free_slots, topology=machine.topology,
     )  # fmt: skip
 
 
 def agent_to_rent(offer: Offer, limits: Limits) -> Agent:
     """Return the agent of a machine that is to be rented. It has no id."""
-    return Agent("", offer.slots, aux_limit=limits.max_aux_containers, place=offer.place)
+    return Agent(
+        "", offer.slots, aux_limit=limits.max_aux_containers, place=offer.place, zone=offer.zone
+    )
 
 
 class DemandPlacement:
@@ -65,7 +68,10 @@ class DemandPlacement:
         fleet = self.slots if demand.slots else self._containers
         fit = fleet.fit(demand)
         if fit is not None:
-            fleet.take(fit)
+            if fleet is self.slots:
+                self.slots.take_slots(fit)
+            else:
+                fleet.take(fit)
             agents = [agent for agent, _ in fit]
             self.agents_of[demand.allocation_id] = agents
             self.used.update(agents)
@@ -77,7 +83,7 @@ def place_demand(
 ) -> DemandPlacement:
     """Place the demand in the order of the queue, within the limits of its jobs."""
     placement = DemandPlacement(agents, limits)
-    full: set[tuple[int, bool]] = set()  # shapes that do not fit any more
+    full: set[tuple[int, bool, bool]] = set()  # shapes that do not fit any more
     job_slots: dict[str, int] = {}
     for one in demand:
         if one.job_max_slots is not None and one.slots:
@@ -85,7 +91,7 @@ def place_demand(
             if slots > one.job_max_slots:
                 continue
             job_slots[one.job_id] = slots
-        shape = one.slots, one.single_agent
+        shape = one.slots, one.single_agent, one.strict_topology
         if shape not in full and placement.place(one) is not None:
             continue
         placement.unmet.append(one)

@@ -59,16 +59,16 @@ class Allowance:
         return Allowance(machines, usd_hour)
 
 
-Shape = tuple[int, bool]
+Shape = tuple[int, bool, bool]
 # The shape of containers without slots, which fit on any machine.
-CONTAINER: Shape = (0, False)
+CONTAINER: Shape = (0, False, False)
 
 
 def shape_of(demand: Demand) -> Shape:
     """Return the properties of a demand that decide which machines it needs."""
     if not demand.slots:
         return CONTAINER
-    return demand.slots, demand.single_agent
+    return demand.slots, demand.single_agent, demand.strict_topology
 
 
 @dataclass(frozen=True, slots=True)

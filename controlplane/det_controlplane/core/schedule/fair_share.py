@@ -83,7 +83,8 @@ class _ShareRound:
             self._holds[request.job.id] += request.slots
             self._reservations.take(fit)
             return
-        reservation = self._reservations.reserve(request)
+        # Preemption frees a number of slots and cannot choose their links.
+        reservation = None if request.strict_topology else self._reservations.reserve(request)
         if reservation is None:
             pool.waiting[request.allocation_id] = pool.no_room(request)
             return
@@ -147,7 +148,8 @@ class _Feasible:
                 for placement in allocation.placements:
                     leaving_slots[placement.agent_id] += placement.slots
         agents = [
-            a._replace(used=max(0, a.used - leaving_slots[a.id])) for a in pool.snapshot.agents
+            a._replace(used=max(0, a.used - leaving_slots[a.id]), topology=None)
+            for a in pool.snapshot.agents
         ]
         self._fleet = SlotFleet(roster_of(agents, pool.snapshot.settings))
         self._known: dict[object, NoRoom | None] = {}

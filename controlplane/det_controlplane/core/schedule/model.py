@@ -38,12 +38,13 @@ class Request:
     single_agent: bool = False
     preemptible: bool = True
     blocked_agents: frozenset[str] = NO_BLOCKED_AGENTS
+    strict_topology: bool = False
 
     @property
     def shape(self) -> Hashable:
         """Return the shape of the request, which decides where it fits: requests of one shape fit or fail together."""
-        if self.single_agent or self.blocked_agents:
-            return (self.slots, self.single_agent, self.blocked_agents)
+        if self.single_agent or self.blocked_agents or self.strict_topology:
+            return (self.slots, self.single_agent, self.blocked_agents, self.strict_topology)
         return self.slots  # nearly always, and found faster
 
 
@@ -86,6 +87,7 @@ class WaitCode(str, Enum):
     TOO_LARGE = "TOO_LARGE"
     NO_FREE_SLOTS = "NO_FREE_SLOTS"
     NO_WHOLE_AGENTS = "NO_WHOLE_AGENTS"
+    TOPOLOGY = "TOPOLOGY"
     AUX_LIMIT = "AUX_LIMIT"
     AGENT_DRAINING = "AGENT_DRAINING"
     AGENT_OUT_OF_SERVICE = "AGENT_OUT_OF_SERVICE"
@@ -118,6 +120,7 @@ class Start(NamedTuple):
     allocation_id: str
     placements: tuple[Placement, ...]
     backfilled: bool
+    slot_ids: tuple[tuple[int, ...], ...] = ()  # the numbers of the slots of each placement
 
 
 class Preempt(NamedTuple):

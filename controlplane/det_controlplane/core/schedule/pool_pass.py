@@ -58,11 +58,15 @@ class PoolPass:
         if fit is None:
             self._no_room[shape] = NoRoom(request)
             return None
-        fleet.take(fit)
         if self.limits.limit:
             self.limits.started(request)
+        if fleet is self.slots:
+            numbers = self.slots.take_slots(fit)
+        else:
+            fleet.take(fit)
+            numbers = ((),)
         placements = tuple([Placement(fleet.agents[agent].id, slots) for agent, slots in fit])
-        self._started.append(Start(request.allocation_id, placements, backfilled))
+        self._started.append(Start(request.allocation_id, placements, backfilled, numbers))
         return fit
 
     def keep(self, request: Request, now: float) -> list[int]:

@@ -82,7 +82,8 @@ class _PriorityWalk:
                 if self._reservations is not None:
                     self._reservations.take(fit)
                 return None
-        cause = self._reserve(request) if self._preemption else None
+        # Preemption frees a number of slots and cannot choose their links.
+        cause = self._reserve(request) if self._preemption and not request.strict_topology else None
         if cause is not None:
             return cause
         # Later requests of this shape rank lower: they have no more room and fewer victims.

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from det_controlplane.core.placement.fleet import Fleet
+from det_controlplane.core.placement.fleet import SlotFleet
 from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
+from det_controlplane.core.placement.links import kind_of_class
 from det_controlplane.core.placement.model import Agent
 
 from .model import PoolSnapshot, Request, WaitCode, WaitReason
@@ -48,7 +49,7 @@ class Explainer:
     """Puts the causes for which requests wait into words."""
 
     def __init__(
-        self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits, kept: KeptAgents | None
+        self, snapshot: PoolSnapshot, slots: SlotFleet, limits: JobLimits, kept: KeptAgents | None
     ) -> None:
         self._snapshot = snapshot
         self._slots = slots
@@ -130,6 +131,8 @@ class Explainer:
         free = {a: self._slots.free[self._slots.roster.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
         if free[name] >= request.slots:
+            if request.strict_topology and not self._kept:
+                return self._badly_linked(request, free)
             return self._kept_from(name, need)
         largest = max((size for place in self._sizes.values() for size in place), default=0)
         if largest < request.slots and not request.single_agent:
@@ -140,6 +143,20 @@ class Explainer:
             else "none is free"
         )
         return WaitReason(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
+
+    def _badly_linked(self, request: Request, free: Mapping[str, int]) -> WaitReason:
+        """Return the reason of a request for which only slots with worse links than necessary are free."""
+        index, slots = self._slots.roster.index, self._slots.free_slots
+        names = [name for name in sorted(free) if free[name] >= request.slots]
+        name = max(names, key=lambda name: slots.score(index[name], request.slots)[:2])
+        has = kind_of_class(slots.score(index[name], request.slots).weakest_class)
+        best = kind_of_class(slots.best_class(index[name], request.slots))
+        sentence = (
+            f"needs {request.slots} slots with the best links of a machine (resources.topology: strict);"
+            f" {free[name]} are free on {name}, linked by {has} instead of {best}"
+        )
+        then = "it starts when slots with better links are freed; `topology: soft` accepts these"
+        return WaitReason(WaitCode.TOPOLOGY, f"{sentence}; {then}")
 
     def _kept_from(self, name: str, need: str) -> WaitReason:
         """Return the reason of a request for which an agent has room that is kept for another one."""

@@ -39,13 +39,13 @@ _SET_SLOT = (
 )
 _UPSERT = text("""
     INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, product_version, hostname, runtime, addresses,
-        out_of_service, joined_at, last_seen_at, lease_until, lost_after)
+        links, out_of_service, joined_at, last_seen_at, lease_until, lost_after)
     VALUES (:id, :pool, 'JOINED', :key_hash, :incarnation, :token_hash, :version, :product_version, :hostname, :runtime,
-        cast(:addresses AS text[]), :out_of_service, :now, :now, :lease_until, :lost_after)
+        cast(:addresses AS text[]), cast(:links AS jsonb), :out_of_service, :now, :now, :lease_until, :lost_after)
     ON CONFLICT (id) DO UPDATE SET pool = excluded.pool, state = 'JOINED', agent_key_hash = excluded.agent_key_hash,
         incarnation = excluded.incarnation, token_hash = excluded.token_hash, version = excluded.version,
         product_version = excluded.product_version,
-        hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses, out_of_service = excluded.out_of_service,
+        hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses, links = excluded.links, out_of_service = excluded.out_of_service,
         poll_seq = 0, leaving = false, joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
         lost_after = excluded.lost_after
 """)
@@ -53,11 +53,12 @@ _DROP_SLOTS = text("""
     DELETE FROM slots WHERE agent_id = :id AND container_id IS NULL AND NOT slot_id = ANY(cast(:kept AS integer[]))
 """)
 _UPSERT_SLOTS = text("""
-    INSERT INTO slots (agent_id, slot_id, device_type, device_uuid, device_brand)
-    SELECT :id, x.id, x.type, coalesce(x.uuid, ''), coalesce(x.brand, '')
-    FROM jsonb_to_recordset(cast(:slots AS jsonb)) AS x (id integer, type device_type, uuid text, brand text)
+    INSERT INTO slots (agent_id, slot_id, device_type, device_uuid, device_brand, numa_node)
+    SELECT :id, x.id, x.type, coalesce(x.uuid, ''), coalesce(x.brand, ''), x.numa_node
+    FROM jsonb_to_recordset(cast(:slots AS jsonb)) AS x (id integer, type device_type, uuid text, brand text,
+        numa_node integer)
     ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
-        device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
+        device_uuid = excluded.device_uuid, device_brand = excluded.device_brand, numa_node = excluded.numa_node
 """)
 _LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id
     WHERE c.agent_id = {agent_id} AND c.state <> 'TERMINATED'"""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select, text, update
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.placement.links import links_from, topology_of
 from det_controlplane.core.provision.model import Demand, Machine, ProvisionReason
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.core.schedule import WaitCode
@@ -24,7 +25,10 @@ _MACHINES_OF_AGENTS = text("""
     SELECT agent_id, id::text AS id FROM instances WHERE agent_id = ANY(cast(:agents AS text[]))
 """)
 _MACHINES = text("""
-    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at, k.answering_since,
+    SELECT i.*, g.leaving, g.state::text AS agent_state, coalesce(g.links, '[]') AS links,
+           ARRAY(SELECT s.slot_id FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NULL AND s.enabled
+                 AND NOT s.draining ORDER BY s.slot_id) AS free_slots,
+           g.last_seen_at, g.unsent_at, k.answering_since,
            g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
            coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
            (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
@@ -74,6 +78,7 @@ def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
                 request.allocation_id, request.job.id, request.slots, request.requested_at, request.single_agent,
                 request.job.max_slots, slots_by_job.get(request.job.id, 0), request.job.priority,
                 frozenset(m for agent in request.blocked_agents for m in machines.get(agent, ())),
+                request.strict_topology,
             ),
             digest,
         )
@@ -120,6 +125,8 @@ def _machine(r: Any) -> Machine:
         stopped=r.stopped,
         purpose=r.purpose or "",
         trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
+        free_slots=tuple(r.free_slots),
+        topology=topology_of(links_from(r.links)),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import AllocationState
+from det_controlplane.core.placement.links import links_from, topology_of
 from det_controlplane.core.placement.model import Agent, Placement
 from det_controlplane.core.schedule import Job, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
@@ -26,16 +27,17 @@ _TRIES = 10  # while other transactions change allocations between two statement
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
-    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.out_of_service, a.state::text AS state,
+    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.out_of_service, a.state::text AS state, a.links,
            coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
                     AND s.container_id IS NULL), '{}') AS free,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining AND s.container_id IS NOT NULL) AS used,
            (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
             AND cardinality(c.slot_ids) = 0) AS aux_used,
-           coalesce((SELECT i.provider || ' ' || i.region FROM instances i WHERE i.agent_id = a.id
-                     AND i.state NOT IN ('GONE', 'FAILED') LIMIT 1), '') AS place
-    FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
+           coalesce(max(i.provider || ' ' || i.region), '') AS place, coalesce(max(i.zone), '') AS zone
+    FROM agents a LEFT JOIN slots s ON s.agent_id = a.id LEFT JOIN LATERAL (
+        SELECT provider, region, zone FROM instances WHERE agent_id = a.id AND state NOT IN ('GONE', 'FAILED') LIMIT 1
+    ) i ON true
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
 # Thousands of allocations may wait. The statement returns one text with a line for each: its id, and the versions of its
@@ -74,7 +76,8 @@ _ALLOCATIONS = text(f"""
 """)
 _DETAILS = text(f"""
     SELECT string_agg(concat_ws(chr(30), {_VERSION}, {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at),
-            a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), j.in_queue,
+            a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology,
+            j.in_queue,
             coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, ''),
             coalesce(a.wait_code::text, ''),
             encode(sha256(convert_to(concat_ws(' ', a.machine_code, a.machine_reason), 'UTF8')), 'hex')), chr(10))
@@ -120,12 +123,11 @@ _KNOWN: WeakKeyDictionary[Engine, dict[int, dict[str, Queued]]] = WeakKeyDiction
 
 @dataclass(slots=True)
 class PoolRows:
-    """The rows of a pool that a scheduling decision needs, and its free slots."""
+    """The rows of a pool that a scheduling decision needs."""
 
     agents: tuple[Agent, ...]
     pending: tuple[Request, ...]
     running: tuple[Running, ...]
-    free: dict[str, list[int]] = field(default_factory=dict)
     reasons: dict[str, int | None] = field(
         default_factory=dict
     )  # ids in wait_reasons, by allocation
@@ -148,13 +150,13 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     return PoolRows(
         agents=tuple(
             Agent(
-                r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place
+                r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place, r.zone,
+                tuple(r.free), topology_of(links_from(r.links)),
             )
             for r in agent_rows
         ),
         pending=tuple([queued.request for queued in pending]),
         running=tuple([allocation for allocation, _ in running]),
-        free={r.id: list(r.free) for r in agent_rows},
         reasons={queued.request.allocation_id: queued.reason_id for queued in pending},
         unmarked_jobs={queued.request.job.id for queued in pending if not queued.in_queue}
         | {allocation.job.id for allocation, in_queue in running if not in_queue},
@@ -201,12 +203,10 @@ def _get_cache(engine: Engine, default_priority: int) -> dict[str, Queued]:
 
 
 def _parse_queued(line: str) -> tuple[str, Queued]:
-    version, job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason, *more = (
-        line.split(_NEXT)
-    )
+    version, job, id, slots, requested_at, single, preemptible, blocked, strict, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
     request = Request(
         id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
-        frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS,
+        frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS, strict == "t",
     )  # fmt: skip
     return version, Queued(request, in_queue == "t", int(reason) if reason else None, *more)
 

@@ -105,6 +105,8 @@ allocations = Table(
     Column("epoch", Integer, nullable=False, server_default=text("0")),
     Column("preemptible", Boolean, nullable=False),
     Column("single_agent", Boolean, nullable=False, server_default=text("false")),
+    # It waits for the best links between its slots that a machine can offer.
+    Column("strict_topology", Boolean, nullable=False, server_default=text("false")),
     Column("preempt_timeout_s", Integer, nullable=False, server_default=text("3600")),
     Column("backfilled", Boolean, nullable=False, server_default=text("false")),
     Column("ready", Boolean, nullable=False, server_default=text("false")),  # rendezvous complete
@@ -218,6 +220,8 @@ agents = Table(
     Column("hostname", Text, nullable=False, server_default=text("''")),
     Column("runtime", Text, nullable=False, server_default=text("''")),
     Column("addresses", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    # The links between its GPUs: [[slot, slot, kind]], by the names of `nvidia-smi topo -m`.
+    Column("links", JSON, nullable=False, server_default=text("'[]'")),
     Column("enabled", Boolean, nullable=False, server_default=text("true")),
     Column("draining", Boolean, nullable=False, server_default=text("false")),
     Column("joined_at", Time, nullable=False),
@@ -285,6 +289,7 @@ slots = Table(
     Column("device_type", enum(DeviceType), nullable=False),
     Column("device_uuid", Text, nullable=False, server_default=text("''")),
     Column("device_brand", Text, nullable=False, server_default=text("''")),
+    Column("numa_node", Integer),
     Column("enabled", Boolean, nullable=False, server_default=text("true")),
     Column("draining", Boolean, nullable=False, server_default=text("false")),
     Column("container_id", Uuid, ForeignKey("containers.id", ondelete="SET NULL")),

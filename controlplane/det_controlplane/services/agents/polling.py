@@ -15,6 +15,7 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import LEASE, AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.agents import agents
+from det_controlplane.db.engine.database import as_json
 from det_controlplane.db.machines import failed_offers
 from det_controlplane.db.people import sessions
 from det_controlplane.ports.identity import MachineIdentity
@@ -57,6 +58,7 @@ class Joining:
     out_of_service: str = ""
     product_version: str = ""
     reports: Sequence[Report] = ()  # its running and ended containers
+    links: Sequence[tuple[int, int, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
             "incarnation": joining.incarnation, "token_hash": token_hash(agent_token),
             "version": joining.version, "product_version": joining.product_version,
             "hostname": joining.hostname, "runtime": joining.runtime,
-            "addresses": joining.addresses, "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
+            "addresses": joining.addresses, "links": as_json(joining.links), "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
         agents.upsert(changed.tx, row, joining.slots)

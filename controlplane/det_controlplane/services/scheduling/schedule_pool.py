@@ -40,7 +40,7 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             marks = pool_marks.count(tx, pool)
             pool_rows = load(ctx, tx, pool)
             plan = schedule.decide(snapshot_of(ctx, pool, pool_rows), now.timestamp())
-            _start(ctx, changed, pool_rows, plan.start)
+            _start(ctx, changed, plan.start)
             _preempt(changed, plan.preempt)
             reasons = _with_job_names(tx, plan.waiting)
             wait_reasons.record(tx, pool, pool_rows.reasons, reasons, now)
@@ -109,9 +109,7 @@ def _most_slots_to_come(ctx: Context, pool: str) -> int | None:
     return max((offer.slots for offer in settings.offers), default=None) if settings else None
 
 
-def _start(
-    ctx: Context, change: Change, pool_rows: rows_of.PoolRows, starts: Sequence[schedule.Start]
-) -> None:
+def _start(ctx: Context, change: Change, starts: Sequence[schedule.Start]) -> None:
     """Start allocations by a few statements, however many start."""
     if not starts:
         return
@@ -124,10 +122,10 @@ def _start(
     containers = [
         NewContainer(
             ctx.random.uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
-            [pool_rows.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
+            list(slot_ids),
         )
         for start in starts
-        for rank, placed in enumerate(start.placements)
+        for rank, (placed, slot_ids) in enumerate(zip(start.placements, start.slot_ids, strict=True))
     ]  # fmt: skip
     rows_of.insert_containers(tx, containers, now)
     if not slots.hold(tx, [(c.id, c.agent_id, c.slot_ids) for c in containers]):
