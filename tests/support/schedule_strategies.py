@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.core.placement.model import Agent, Placement
 from det_controlplane.core.schedule import (
+    Growth,
     Job,
     PoolSettings,
     PoolSnapshot,
@@ -62,14 +63,17 @@ def _agent(draw: Draw, n: int) -> Agent:
 
 def _request(draw: Draw, n: int, jobs: tuple[Job, ...], agents: list[Agent]) -> Request:
     blocked = draw(st.sets(st.sampled_from([a.id for a in agents]))) if agents else set()
+    slots = draw(_SLOTS)
+    is_elastic = slots > 1 and draw(st.integers(0, 2)) == 0
     return Request(
         f"p{n}",
         draw(st.sampled_from(jobs)),
-        draw(_SLOTS),
+        slots,
         float(draw(st.sampled_from([0, 1, 2, 3, 4, 5, -1_000, -2_000]))),
         single_agent=draw(st.booleans()),
         preemptible=draw(st.sampled_from([True, True, False])),
         blocked_agents=frozenset(blocked if draw(st.integers(0, 3)) == 0 else ()),
+        min_slots=draw(st.integers(1, slots)) if is_elastic else None,
     )
 
 
@@ -93,9 +97,17 @@ def _load(draw: Draw, agents: list[Agent], jobs: tuple[Job, ...]) -> tuple[Runni
                 draw(st.sampled_from([True, True, False])),
                 draw(st.sampled_from([False, False, True])),
                 float(draw(st.integers(0, 5))),
+                _growth(draw, sum(s.slots for s in seats)),
             )
         )
     return tuple(running)
+
+
+def _growth(draw: Draw, slots: int) -> Growth | None:
+    if not slots or draw(st.integers(0, 3)):
+        return None
+    started_at = draw(st.sampled_from([None, -1_000.0, 50.0]))
+    return Growth(slots + draw(st.integers(1, 8)), started_at)
 
 
 def _seat(draw: Draw, agents: list[Agent], at: int) -> Placement | None:

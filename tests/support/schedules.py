@@ -117,7 +117,7 @@ def _began(request: Request, placements: tuple[Placement, ...]) -> Running:
     return Running(
         request.allocation_id,
         request.job,
-        request.slots,
+        sum(placement.slots for placement in placements),
         placements,
         request.preemptible,
         False,

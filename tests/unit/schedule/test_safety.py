@@ -33,7 +33,8 @@ def test_gang_gets_all_its_slots_on_distinct_agents_or_none(pool: PoolSnapshot) 
     requests = {r.allocation_id: r for r in pool.pending}
     for start in decide(pool, NOW).start:
         request = requests[start.allocation_id]
-        assert sum(p.slots for p in start.placements) == request.slots
+        slots = sum(p.slots for p in start.placements)
+        assert request.least_slots <= slots <= request.slots
         assert len({p.agent_id for p in start.placements}) == len(start.placements)
         assert len(start.placements) == 1 or not request.single_agent
 

@@ -13,6 +13,7 @@ from det_controlplane.core.config.fields import (
     Name,
     Natural,
     Port,
+    Positive,
     Priority,
     Propagation,
     StrictModel,
@@ -128,6 +129,7 @@ class Resources(CheckedModel):
     devices: tuple[Device, ...] = Field((), strict=False)
     is_single_node: bool | None = None
     max_slots: Natural | None = None
+    min_slots_per_trial: Positive | None = None
     native_parallel: bool = False
     priority: Priority | None = None
     resource_pool: str = ""
@@ -142,3 +144,16 @@ class Resources(CheckedModel):
             yield Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
         if self.native_parallel:
             yield Problem("native_parallel", "was removed; set slots_per_trial and use a launcher")
+        least = self.min_slots_per_trial
+        if least is not None and least > self.slots_per_trial:
+            message = (
+                f"is {least}, and slots_per_trial is {self.slots_per_trial}; it must not be larger"
+            )
+            yield Problem("min_slots_per_trial", message)
+
+    @property
+    def least_slots(self) -> int:
+        """Return the smallest number of slots with which a trial starts."""
+        return (
+            self.slots_per_trial if self.min_slots_per_trial is None else self.min_slots_per_trial
+        )

@@ -148,12 +148,25 @@ def _problems_between_sections(config: Raw, managed: bool) -> Iterator[Problem]:
     for one, other in (("workspace", "project"), ("project", "workspace")):
         if config.get(one) and not config.get(other):
             yield Problem(other, f"is required when {one} is given")
+    yield from _problems_of_elastic_trial(config.get("resources"), config.get("entrypoint"))
     if config.get("internal") is not None:
         yield Problem("internal", "must not be set; the native API was removed")
     yield from _repeated_names(config.get("log_policies"))
     searcher = config.get("searcher")
     if isinstance(searcher, dict) and searcher.get("name") == "grid":
         yield from _problems_of_grid(config.get("hyperparameters"))
+
+
+def _problems_of_elastic_trial(resources: Any, entrypoint: Any) -> Iterator[Problem]:
+    """Refuse Horovod, which keeps the number of its ranks."""
+    is_elastic = isinstance(resources, dict) and resources.get("min_slots_per_trial") is not None
+    words = " ".join(map(str, entrypoint)) if isinstance(entrypoint, list) else str(entrypoint)
+    if is_elastic and "horovod" in words:
+        message = (
+            "cannot be used with Horovod, which does not change its number of ranks; start the program by"
+            " determined.launch.torch_distributed, or remove min_slots_per_trial"
+        )
+        yield Problem("resources.min_slots_per_trial", message)
 
 
 def _repeated_names(policies: Any) -> Iterator[Problem]:

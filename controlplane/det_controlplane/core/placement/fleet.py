@@ -161,12 +161,22 @@ class SlotFleet(Fleet):
         return self.roster.ties.preference(capacity)
 
     def fit(self, request: SlotRequest) -> Fit | None:
-        """Return one agent with enough free slots, else wholly free agents, or None."""
-        slots = request.slots
+        """Return one agent with enough free slots, else wholly free agents, or None.
+
+        An elastic gang gets the largest number of slots that fits."""
+        fit = self._fit_slots(request, request.slots)
+        least = request.least_slots
+        if fit is not None or least == request.slots:
+            return fit
+        most = min(request.slots - 1, sum(self.free))
+        fits = (self._fit_slots(request, slots) for slots in range(most, least - 1, -1))
+        return next(filter(None, fits), None)
+
+    def _fit_slots(self, request: SlotRequest, slots: int) -> Fit | None:
         blocked = self.blocked(request) if request.blocked_agents else NONE_BLOCKED
         target = self.roster.ties.target(request.allocation_id)
         if slots > 1 and self.free_slots.any_links:
-            agent = self._best_connected(request, target, blocked)
+            agent = self._best_connected(request, slots, target, blocked)
         else:
             agent = self._choose(slots, target, blocked)
         if agent is not None:
@@ -178,15 +188,14 @@ class SlotFleet(Fleet):
         return self._fit_gang(slots, target, blocked)
 
     def _best_connected(
-        self, request: SlotRequest, target: int, blocked: Collection[int]
+        self, request: SlotRequest, slots: int, target: int, blocked: Collection[int]
     ) -> int | None:
         """Return the agent with the best connected free slots. The fitting policy decides between equal ones."""
         best: tuple[Score, int] | None = None
-        for agent in self._in_preferred_order(request.slots, target, blocked):
-            score = self.free_slots.score(agent, request.slots)
-            if request.strict_topology and score.weakest_class < self.free_slots.best_class(
-                agent, request.slots
-            ):
+        for agent in self._in_preferred_order(slots, target, blocked):
+            score = self.free_slots.score(agent, slots)
+            best_class = self.free_slots.best_class(agent, slots)
+            if request.strict_topology and score.weakest_class < best_class:
                 continue
             if best is None or score[:2] > best[0][:2]:
                 best = score, agent

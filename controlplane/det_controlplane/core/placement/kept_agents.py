@@ -48,7 +48,7 @@ def _options(
     fleet: SlotFleet, request: SlotRequest, ending: "_EndingAllocations"
 ) -> Iterator[Option]:
     """Yield one agent, gangs of one size, and gangs of several sizes if the pool mixes sizes."""
-    slots, total, roster = request.slots, fleet.total, fleet.roster
+    slots, total, roster = request.least_slots, fleet.total, fleet.roster
     blocked = fleet.blocked(request)
     usable = [a for a, is_open in enumerate(roster.open) if is_open and a not in blocked]
     single = ending.ranked((agent for agent in usable if total[agent] >= slots), slots)

@@ -47,6 +47,8 @@ class SlotRequest(Protocol):
     @property
     def slots(self) -> int: ...  # 0: a container without slots
     @property
+    def least_slots(self) -> int: ...  # fewer than `slots` for an elastic gang
+    @property
     def single_agent(self) -> bool: ...
     @property
     def strict_topology(self) -> bool: ...  # it waits for the best links that a machine can offer

@@ -62,15 +62,17 @@ class Reservations(Generic[Victim]):
             slots.max_depth -= 1
 
     def reserve(self, request: SlotRequest) -> Reservation[Victim] | None:
-        """Reserve agents for a request, or return None if all victims together hold too little."""
-        slots = self._slots
+        """Reserve agents for a request, or return None if all victims together hold too little.
+
+        An elastic gang reserves its minimum, so that it preempts no more work than needed."""
+        slots, units = self._slots, request.least_slots
         if slots.increased:
             self._search_increased_again()
         if not request.blocked_agents:  # most requests fit at once: saves 1 ms for 10,000 of them
-            agent = self._by_depth(request.slots or 1).free_now()
+            agent = self._by_depth(units or 1).free_now()
             if agent is not None:
-                slots.free[agent] -= request.slots or 1
-                return Reservation([(agent, request.slots)], [])
+                slots.free[agent] -= units or 1
+                return Reservation([(agent, units)], [])
         depth, fit = self._choose(request)
         if depth > slots.max_depth:
             return None
@@ -100,12 +102,12 @@ class Reservations(Generic[Victim]):
 
     def _choose(self, request: SlotRequest) -> tuple[int, Fit]:
         """Return the depth and the fit: one agent, or a gang if fewer victims have to leave for it."""
-        blocked = self._fleet.blocked(request)
-        agents = self._by_depth(request.slots or 1).unblocked(blocked)
+        blocked, units = self._fleet.blocked(request), request.least_slots
+        agents = self._by_depth(units or 1).unblocked(blocked)
         depth, agent = next(agents, (NEVER, 0))
-        fit = [(agent, request.slots)] if depth < NEVER else []
-        if depth and request.slots > 1 and not request.single_agent:
-            gang_depth, gang = self._choose_gang(request.slots, blocked)
+        fit = [(agent, units)] if depth < NEVER else []
+        if depth and units > 1 and not request.single_agent:
+            gang_depth, gang = self._choose_gang(units, blocked)
             if gang_depth < depth:
                 return gang_depth, gang
         return depth, fit

@@ -32,6 +32,9 @@ class Limits:
     preemption: bool = False  # lower priorities may start while a higher one waits
 
 
+LEAST_URGENT = 1 << 30  # the priority of growth, which blocks no other demand
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """An allocation in the pool's queue that waits for slots, and not for preempted allocations."""
@@ -46,6 +49,11 @@ class Demand:
     priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
     blocked_agents: frozenset[str] = frozenset()  # ids of machines on which it failed before
     strict_topology: bool = False
+    min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
+
+    @property
+    def least_slots(self) -> int:
+        return self.slots if self.min_slots is None else self.min_slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class PoolSnapshot:
     demand: tuple[Demand, ...]
     machines: tuple[Machine, ...]
     holds: tuple[Hold, ...] = ()
+    growth: tuple[Demand, ...] = ()  # slots that running elastic gangs lack
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def place_demand(
 ) -> DemandPlacement:
     """Place the demand in the order of the queue, within the limits of its jobs."""
     placement = DemandPlacement(agents, limits)
-    full: set[tuple[int, bool, bool]] = set()  # shapes that do not fit any more
+    full: set[tuple[int, int, bool, bool]] = set()  # shapes that do not fit any more
     job_slots: dict[str, int] = {}
     for one in demand:
         if one.job_max_slots is not None and one.slots:
@@ -91,7 +91,7 @@ def place_demand(
             if slots > one.job_max_slots:
                 continue
             job_slots[one.job_id] = slots
-        shape = one.slots, one.single_agent, one.strict_topology
+        shape = one.slots, one.least_slots, one.single_agent, one.strict_topology
         if shape not in full and placement.place(one) is not None:
             continue
         placement.unmet.append(one)

@@ -30,6 +30,7 @@ _MOST_ROUNDS = 12
 # For a short queue, sets with spare slots are tried if the cheapest set does not hold the demand.
 _SHORT_QUEUE = 100
 _MOST_SPARE = 16
+_ELASTIC_STEPS = 16  # sizes that are tried for an elastic gang, from its maximum down
 _JOINED = (MachineState.REGISTERED, MachineState.DRAINING)
 NO_PURCHASES = PurchasePlan((), {}, float("inf"))
 
@@ -61,7 +62,7 @@ class PoolPass:
             pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
         )
         self.changes = inspect(pool.machines, pool.limits, now)
-        self._demand = [*_work_of_leaving(pool.machines), *pool.demand]
+        self._demand = [*_work_of_leaving(pool.machines), *pool.demand, *pool.growth]
         machines = _with_room(self.changes.staying)
         self._starting = {i: m for i, m in enumerate(machines) if is_starting(m)}
         self._agents = [agent_of(machine, pool.limits) for machine in machines]
@@ -114,6 +115,10 @@ class PoolPass:
             if self._holds or not placement.unmet:
                 return placement, NO_PURCHASES
             purchase_plan = self._planner(placement).plan(placement.unmet)
+            smaller = [_smaller_if_refused(one, purchase_plan) for one in demand]
+            if smaller != demand:
+                demand = smaller
+                continue
             startable = [
                 one
                 for one in demand
@@ -225,7 +230,8 @@ class PoolPass:
             elif demand.allocation_id in unmet and self._holds:
                 reason = explainer.held(self._holds)
             elif demand.allocation_id in unmet:
-                reason = explainer.unmet(demand, purchase_plan.refused.get(shape_of(demand)))
+                least = shape_of(replace(demand, slots=demand.least_slots))
+                reason = explainer.unmet(demand, purchase_plan.refused.get(least))
             elif demand.slots and demand.priority > purchase_plan.blocked_above:
                 reason = explainer.unmet(demand, None)
             else:
@@ -240,6 +246,14 @@ class PoolPass:
             return explainer.launching(new)
         machines = [self._starting[index] for index in agents if index in self._starting]
         return explainer.starting(machines) if machines else None
+
+
+def _smaller_if_refused(demand: Demand, plan: PurchasePlan) -> Demand:
+    """Return the demand of an elastic gang with fewer slots if the limits forbid its machines."""
+    rest = demand.slots - demand.least_slots
+    if not rest or shape_of(demand) not in plan.refused:
+        return demand
+    return replace(demand, slots=demand.slots - max(1, rest // _ELASTIC_STEPS))
 
 
 def _active(holds: Iterable[Hold], now: float) -> tuple[Hold, ...]:

@@ -3,6 +3,7 @@
 from .decide import decide
 from .expected import JobProgress, can_expect_starts, expected_starts
 from .model import (
+    Growth,
     Job,
     PoolSettings,
     PoolSnapshot,
@@ -19,6 +20,7 @@ from .model import (
 from .wording import marked_jobs, with_job_names
 
 __all__ = [
+    "Growth",
     "Job",
     "JobProgress",
     "PoolSettings",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .fair_share import schedule_by_share
+from .growth import grow_one
 from .model import PoolSnapshot, PreemptReason, Running, SchedulePlan
 from .pool_pass import PoolPass
 from .priority import schedule_by_priority
@@ -27,7 +28,7 @@ def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
         case "fair_share":
             _enforce_max_slots(pool, oldest_first(pool.running))
             schedule_by_share(pool)
-    return pool.plan()
+    return pool.plan(next_at=grow_one(pool, now))
 
 
 def _enforce_max_slots(pool: PoolPass, in_order: Sequence[Running]) -> None:

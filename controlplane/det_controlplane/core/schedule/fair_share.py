@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from det_controlplane.core.placement.fleet import SlotFleet
 from det_controlplane.core.placement.reservations import Reservations
@@ -76,17 +77,25 @@ class _ShareRound:
             else:
                 self._start_or_reserve(request)
 
+    def _within_share(self, request: Request) -> Request:
+        """Return the request of an elastic gang with at most its job's share, and at least its minimum."""
+        if request.min_slots is None:
+            return request
+        rest = int(self._shares[request.job.id] - self._holds[request.job.id])
+        return replace(request, slots=min(request.slots, max(request.min_slots, rest)))
+
     def _start_or_reserve(self, request: Request) -> None:
         pool = self._pool
-        fit = pool.start(request)
+        within = self._within_share(request)
+        fit = pool.start(within)
         if fit is not None:
-            self._holds[request.job.id] += request.slots
+            self._holds[request.job.id] += sum(slots for _, slots in fit)
             self._reservations.take(fit)
             return
         # Preemption frees a number of slots and cannot choose their links.
         reservation = None if request.strict_topology else self._reservations.reserve(request)
         if reservation is None:
-            pool.waiting[request.allocation_id] = pool.no_room(request)
+            pool.waiting[request.allocation_id] = pool.no_room(within)
             return
         pool.preempt(reservation.victims, PreemptReason.FAIR_SHARE)
         pool.limits.reserved(request)
@@ -98,7 +107,7 @@ class _ShareRound:
 def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
     """Return the claims of each job, its newest running allocations first: the oldest leaves first."""
     pieces: defaultdict[str, list[Piece]] = defaultdict(list)
-    fixed = Counter[str]()
+    fixed, stretch = Counter[str](), Counter[str]()
     items: list[Request | Running] = [*pending, *running]
     jobs = {item.job.id: item.job for item in items}
     for r in reversed(oldest_first(running)):
@@ -110,9 +119,10 @@ def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
         if r.preemptible and r.releasing:
             pieces[r.job.id].append(Piece(r.allocation_id, r.slots))
     for request in pending:
-        pieces[request.job.id].append(Piece(request.allocation_id, request.slots, waits=True))
+        pieces[request.job.id].append(Piece(request.allocation_id, request.least_slots, waits=True))
+        stretch[request.job.id] += request.slots - request.least_slots
     return [
-        Claim(job, fixed[id], _limit_pieces(job.max_slots, fixed[id], pieces[id]))
+        Claim(job, fixed[id], _limit_pieces(job.max_slots, fixed[id], pieces[id]), stretch[id])
         for id, job in jobs.items()
     ]
 

@@ -39,13 +39,31 @@ class Request:
     preemptible: bool = True
     blocked_agents: frozenset[str] = NO_BLOCKED_AGENTS
     strict_topology: bool = False
+    min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
+
+    @property
+    def least_slots(self) -> int:
+        return self.slots if self.min_slots is None else self.min_slots
 
     @property
     def shape(self) -> Hashable:
         """Return the shape of the request, which decides where it fits: requests of one shape fit or fail together."""
-        if self.single_agent or self.blocked_agents or self.strict_topology:
-            return (self.slots, self.single_agent, self.blocked_agents, self.strict_topology)
+        is_elastic = self.min_slots is not None
+        if self.single_agent or self.blocked_agents or self.strict_topology or is_elastic:
+            where = (self.single_agent, self.blocked_agents, self.strict_topology)
+            return (self.slots, self.least_slots, *where)
         return self.slots  # nearly always, and found faster
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The wish of an elastic gang for more slots than it holds."""
+
+    max_slots: int
+    started_at: float | None  # its containers have met, so it can save a checkpoint
+    single_agent: bool = False
+    blocked_agents: frozenset[str] = NO_BLOCKED_AGENTS
+    strict_topology: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,7 @@ class Running:
     preemptible: bool
     releasing: bool  # it was preempted, paused or killed, and has not left yet
     requested_at: float
+    growth: Growth | None = None  # of an elastic gang below its maximum
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +131,7 @@ class PreemptReason(Enum):
     HIGHER_PRIORITY = "HIGHER_PRIORITY"
     MAX_SLOTS = "MAX_SLOTS"
     FAIR_SHARE = "FAIR_SHARE"
+    GROWTH = "GROWTH"
 
 
 class Start(NamedTuple):
@@ -129,6 +149,7 @@ class Preempt(NamedTuple):
     allocation_id: str
     reason: PreemptReason
     for_job: str = ""  # the job that gets its slots, if only one does
+    slots: int = 0  # for growth: the slots that its next run can have
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +159,4 @@ class SchedulePlan:
     start: tuple[Start, ...]
     preempt: tuple[Preempt, ...]
     waiting: dict[str, WaitReason]
+    next_at: float | None = None  # time of the next decision without further changes

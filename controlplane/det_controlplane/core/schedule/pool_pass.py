@@ -44,7 +44,7 @@ class PoolPass:
         self.limits = JobLimits(snapshot)
         self.waiting: dict[str, Cause] = {}  # by allocation
         self.kept: KeptAgents | None = None
-        self._started: list[Start] = []
+        self.started: list[Start] = []
         self._preempted: list[Preempt] = []
         self._no_room: dict[object, NoRoom] = {}  # by shape
 
@@ -54,25 +54,25 @@ class PoolPass:
         if shape in self._no_room:  # permanently, because no slot becomes free during a pass
             return None
         fleet = self.slots if request.slots else self.aux
-        fit = fleet.fit(request)
+        fit = fleet.fit(self.limits.capped(request) if self.limits.limit else request)
         if fit is None:
             self._no_room[shape] = NoRoom(request)
             return None
         if self.limits.limit:
-            self.limits.started(request)
+            self.limits.started(request, sum(slots for _, slots in fit))
         if fleet is self.slots:
             numbers = self.slots.take_slots(fit)
         else:
             fleet.take(fit)
             numbers = ((),)
         placements = tuple([Placement(fleet.agents[agent].id, slots) for agent, slots in fit])
-        self._started.append(Start(request.allocation_id, placements, backfilled, numbers))
+        self.started.append(Start(request.allocation_id, placements, backfilled, numbers))
         return fit
 
     def keep(self, request: Request, now: float) -> list[int]:
         """Block requests behind this one on the agents where it needs the fewest allocations to end. Return these
         agents."""
-        placements = [p for start in self._started for p in start.placements]
+        placements = [p for start in self.started for p in start.placements]
         placements += [p for running in self.running for p in running.placements]
         agents = agents_to_keep(self.slots, request, placements, now - request.requested_at)
         for agent in agents:
@@ -91,10 +91,15 @@ class PoolPass:
     def preempt(self, leaving: Iterable[Running], reason: PreemptReason, for_job: str = "") -> None:
         self._preempted += [Preempt(running.allocation_id, reason, for_job) for running in leaving]
 
-    def plan(self) -> SchedulePlan:
+    def preempt_to_grow(self, running: Running, slots: int) -> None:
+        """Ask an elastic gang for a checkpoint. Its next run gets more slots."""
+        leaving = Preempt(running.allocation_id, PreemptReason.GROWTH, slots=slots)
+        self._preempted.append(leaving)
+
+    def plan(self, next_at: float | None = None) -> SchedulePlan:
         explain = Explainer(self.snapshot, self.slots, self.limits, self.kept).explain
         # Explain each cause once: thousands of allocations may share it.
         causes = {id(cause): cause for cause in self.waiting.values()}
         reasons = {key: explain(cause) for key, cause in causes.items()}
         waiting = {name: reasons[id(cause)] for name, cause in self.waiting.items()}
-        return SchedulePlan(tuple(self._started), tuple(self._preempted), waiting)
+        return SchedulePlan(tuple(self.started), tuple(self._preempted), waiting, next_at)

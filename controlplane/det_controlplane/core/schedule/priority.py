@@ -114,7 +114,11 @@ class _PriorityWalk:
 
     def _keep_room(self, request: Request, cause: Cause) -> None:
         """Keep agents for the first request that fits nowhere for too long; one at a time."""
-        if request.slots > 1 and isinstance(cause, NoRoom) and request.shape not in self._tried:
+        if (
+            request.least_slots > 1
+            and isinstance(cause, NoRoom)
+            and request.shape not in self._tried
+        ):
             self._tried.add(request.shape)
             self._kept = self._pool.keep(request, self._now)
             if self._kept:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf
 from operator import attrgetter, lt
 from typing import TypeVar
 
@@ -40,16 +42,28 @@ class JobLimits:
         job_id = request.job.id
         if job_id not in self.limit or not request.slots:
             return True
-        return self.held[job_id] + self._reserved[job_id] + request.slots <= self.limit[job_id]
+        return request.least_slots <= self.room(job_id)
 
-    def started(self, request: Request) -> None:
+    def room(self, job_id: str) -> float:
+        """Return how many more slots a job may hold."""
+        if job_id not in self.limit:
+            return inf
+        return self.limit[job_id] - self.held[job_id] - self._reserved[job_id]
+
+    def capped(self, request: Request) -> Request:
+        """Return the request of an elastic gang with at most as many slots as its job may hold."""
+        if request.min_slots is None or request.slots <= self.room(request.job.id):
+            return request
+        return replace(request, slots=int(self.room(request.job.id)))
+
+    def started(self, request: Request, slots: int) -> None:
         if request.job.id in self.limit:
-            self.held[request.job.id] += request.slots
+            self.held[request.job.id] += slots
 
     def reserved(self, request: Request) -> None:
         """Count a request that starts after preemptions, so that its job preempts no more than its limit."""
         if request.job.id in self.limit:
-            self._reserved[request.job.id] += request.slots
+            self._reserved[request.job.id] += request.least_slots
 
     def surplus(self, running: Iterable[Running]) -> list[Running]:
         """Return the allocations that have to leave after a limit was lowered, in the order given."""

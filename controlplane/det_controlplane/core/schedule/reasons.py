@@ -103,10 +103,13 @@ class Explainer:
     def _need(self, request: Request) -> str:
         if request.slots == 1:
             return "needs 1 slot"
+        slots = f"{request.slots} slots"
+        if request.min_slots is not None:
+            slots = f"{request.min_slots} to {request.slots} slots"
         if request.single_agent:
-            return f"needs {request.slots} slots on one agent"
+            return f"needs {slots} on one agent"
         kind = "wholly free agents" if self._mixes else "wholly free agents of one size"
-        return f"needs {request.slots} slots on one agent or on {kind}"
+        return f"needs {slots} on one agent or on {kind}"
 
     @property
     def _mixes(self) -> bool:
@@ -117,25 +120,25 @@ class Explainer:
         return any(self._could_hold_in_one(place, request) for place in sizes.values())
 
     def _could_hold_in_one(self, sizes: Counter[int], request: Request) -> bool:
-        slots = request.slots
+        slots = request.least_slots
         if any(size >= slots for size in sizes):
             return True
         if request.single_agent:
             return False
         if self._mixes and sum(size * count for size, count in sizes.items()) >= slots:
             return True
-        return any(slots % size == 0 and count >= slots // size for size, count in sizes.items())
+        return any(_whole_gang(request, size, count) for size, count in sizes.items())
 
     def _busy(self, request: Request, need: str) -> WaitReason:
         usable = [a for a in self._slots.roster.index if a not in request.blocked_agents]
         free = {a: self._slots.free[self._slots.roster.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
-        if free[name] >= request.slots:
+        if free[name] >= request.least_slots:
             if request.strict_topology and not self._kept:
                 return self._badly_linked(request, free)
             return self._kept_from(name, need)
         largest = max((size for place in self._sizes.values() for size in place), default=0)
-        if largest < request.slots and not request.single_agent:
+        if largest < request.least_slots and not request.single_agent:
             return self._not_enough_whole(need)
         most = (
             f"the most any agent has free is {free[name]} ({name})"
@@ -189,8 +192,8 @@ class Explainer:
     def _no_agents(self, request: Request, need: str, lack: str) -> WaitReason:
         largest = self._snapshot.max_slots_per_launch
         fits = largest and (
-            largest >= request.slots
-            or (not request.single_agent and (self._mixes or request.slots % largest == 0))
+            largest >= request.least_slots
+            or (not request.single_agent and (self._mixes or _is_divisible(request, largest)))
         )
         if fits:
             sentence = (
@@ -225,13 +228,22 @@ class Explainer:
 
     def _over_limit(self, request: Request) -> WaitReason:
         limit, held_slots = self._limits.limit[request.job.id], self._limits.held[request.job.id]
-        if request.slots > limit:
+        if request.least_slots > limit:
             sentence = (
                 f"needs {counted(request.slots, 'slot')}, and its job may hold {limit} (max_slots)"
             )
             return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
         sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held_slots}"
         return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
+
+
+def _is_divisible(request: Request, size: int) -> bool:
+    """Return whether whole agents of a size have a number of slots that the request accepts."""
+    return request.slots // size * size >= request.least_slots
+
+
+def _whole_gang(request: Request, size: int, count: int) -> bool:
+    return min(count, request.slots // size) * size >= request.least_slots
 
 
 def _sizes_of(agents: Iterable[Agent]) -> Sizes:

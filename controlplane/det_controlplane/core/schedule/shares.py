@@ -28,10 +28,11 @@ class Claim:
     job: Job
     fixed: int
     pieces: Sequence[Piece]
+    stretch: int = 0  # slots that waiting elastic gangs would use beyond their minimum
 
     @property
     def demand(self) -> int:
-        return self.fixed + sum(piece.slots for piece in self.pieces)
+        return self.fixed + self.stretch + sum(piece.slots for piece in self.pieces)
 
 
 def fair_shares(claims: Iterable[Claim], capacity: float) -> dict[str, float]:

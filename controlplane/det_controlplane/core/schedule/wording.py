@@ -26,7 +26,7 @@ def with_job_names(sentence: str, names: Mapping[str, str]) -> str:
 
 def behind(blocker: Request, priority: int) -> WaitReason:
     """Return the reason of requests below a priority of which one waits."""
-    need = counted(blocker.slots, "slot") if blocker.slots else "an agent"
+    need = counted(blocker.least_slots, "slot") if blocker.slots else "an agent"
     sentence = f"priority {priority} goes first: {job_mark(blocker.job.id)} waits for {need}"
     way_out = "a smaller priority number moves it ahead"
     return WaitReason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")

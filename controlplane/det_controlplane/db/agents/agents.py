@@ -107,6 +107,20 @@ _SET_OVERDUE = (
     .where(_agents.id == bindparam("agent"))
     .values(state=bindparam("state_now"), lost_after=bindparam("deadline"))
 )
+_SUSPECT_IF_SILENT = (
+    update(schema.agents)
+    .where(_agents.id == bindparam("agent"), _agents.last_seen_at < bindparam("since"))
+    .values(
+        state=case(
+            (_agents.state == AgentState.JOINED, literal_column("'SUSPECT'::agent_state")),
+            else_=_agents.state,
+        ),
+        lease_until=func.least(
+            _agents.lease_until, bindparam("now", type_=_agents.lease_until.type)
+        ),
+    )
+    .returning(*_agents["id", "pool", "state", "lease_until", "lost_after"])
+)
 _IS_LOST = (
     select(_agents.state == AgentState.LOST)
     .where(_agents.id == bindparam("agent"))
@@ -273,6 +287,13 @@ def set_overdue(tx: Tx, agent_id: str, state: AgentState, lost_after: datetime) 
 def is_lost(tx: Tx, agent_id: str) -> bool:
     """Return whether an agent is lost, and keep it so until the transaction ends."""
     return bool(tx.execute(_IS_LOST, {"agent": agent_id}).scalar())
+
+
+def suspect_if_silent(tx: Tx, agent_id: str, since: datetime, now: datetime) -> OverdueAgent | None:
+    """Lock an agent that has not polled since a time, and end its lease. Return it, or None if it has polled."""
+    params = {"agent": agent_id, "since": since, "now": now}
+    row = tx.execute(_SUSPECT_IF_SILENT, params).first()
+    return None if row is None else OverdueAgent(*row)
 
 
 def give_up(tx: Tx, agent_id: str, now: datetime) -> str | None:

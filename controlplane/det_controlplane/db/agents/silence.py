@@ -39,6 +39,9 @@ _SUSPECT_AGENTS = text(f"""
 _POSTPONE_KILLS = text("""
     UPDATE allocations SET kill_at = greatest(kill_at, :lease_until) WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL
 """)
+_POSTPONE_POLLS = text("""
+    UPDATE allocations SET poll_by = greatest(poll_by, :lease_until) WHERE state <> 'TERMINATED' AND poll_by IS NOT NULL
+""")
 _POSTPONE_AWAITED = text(f"""
     UPDATE allocations a SET awaited_until = greatest(a.awaited_until, cast(:lease_until AS timestamptz) + {RECONNECT_WAIT})
     WHERE a.state <> 'TERMINATED' AND a.awaited_until IS NOT NULL
@@ -86,6 +89,7 @@ def restart_deadlines(
     tx.execute(_RESTART_HEARTBEATS, {"now": now})
     tx.execute(_RESTART_IDLE_TIMES, {"now": now})
     tx.execute(_POSTPONE_KILLS, {"lease_until": lease_until})
+    tx.execute(_POSTPONE_POLLS, {"lease_until": lease_until})
     params = {"waits": as_json(waits), "default_wait": default_wait}
     tx.execute(_POSTPONE_AWAITED, {"lease_until": lease_until, **params})
     tx.execute(_SUSPECT_AGENTS, {"now": now, "lease_until": lease_until, **params})

@@ -31,6 +31,7 @@ class ExperimentRow:
     smaller_is_better: bool
     max_restarts: int
     slots_per_trial: int
+    least_slots: int  # fewer than `slots_per_trial` for elastic trials
     best_metric: float | None
     progress: float | None
     unmanaged: bool
@@ -38,9 +39,10 @@ class ExperimentRow:
     context_id: UUID | None
 
 
+_LEAST_SLOTS = """coalesce(({0}config #>> '{{resources,min_slots_per_trial}}')::integer, {0}slots_per_trial) AS least_slots"""
 # The columns of `ExperimentRow`, from experiments e with job j and search s.
-COLUMNS = """e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq, e.metric_name AS metric,
-    e.smaller_is_better, e.max_restarts, e.slots_per_trial, e.best_metric, e.progress, e.unmanaged, e.user_id, e.context_id"""
+COLUMNS = f"""e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq, e.metric_name AS metric,
+    e.smaller_is_better, e.max_restarts, e.slots_per_trial, {_LEAST_SLOTS.format("e.")}, e.best_metric, e.progress, e.unmanaged, e.user_id, e.context_id"""
 # Not FOR UPDATE: rows that only refer to the experiment may be added meanwhile.
 _LOCK = text(f"""
     SELECT {COLUMNS} FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN searches s ON s.experiment_id = e.id
@@ -144,7 +146,7 @@ def _insert_with(context: str) -> TextClause:
             VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS json), :sealed, :original_config, :name, :description,
                 cast(:labels AS text[]), :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed,
                 :log_retention_days, :idempotency_key, :now, :now)
-            RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial,
+            RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial, {_LEAST_SLOTS.format("")},
                 json_build_object('searcher', config->'searcher', 'hyperparameters', config->'hyperparameters') AS searched),
         search AS (INSERT INTO searches (experiment_id) SELECT id FROM made)
         SELECT * FROM made
@@ -175,7 +177,7 @@ def insert(
     row = ExperimentRow(
         id=result.id, job_id=new.job_id, state=state, pool=new.pool, seed=new.seed, seq=0, snapshot_seq=0,
         metric=result.metric_name, smaller_is_better=result.smaller_is_better, max_restarts=result.max_restarts,
-        slots_per_trial=result.slots_per_trial, best_metric=None, progress=None, unmanaged=new.unmanaged,
+        slots_per_trial=result.slots_per_trial, least_slots=result.least_slots, best_metric=None, progress=None, unmanaged=new.unmanaged,
         user_id=new.user_id, context_id=params["context_id"],
     )  # fmt: skip
     return row, result.searched

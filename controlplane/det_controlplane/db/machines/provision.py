@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text, update
 
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.placement.links import links_from, topology_of
-from det_controlplane.core.provision.model import Demand, Machine, ProvisionReason
+from det_controlplane.core.provision.model import LEAST_URGENT, Demand, Machine, ProvisionReason
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.core.schedule import WaitCode
 from det_controlplane.db import schema
@@ -79,11 +79,25 @@ def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
                 request.job.max_slots, slots_by_job.get(request.job.id, 0), request.job.priority,
                 frozenset(m for agent in request.blocked_agents for m in machines.get(agent, ())),
                 request.strict_topology,
+                request.min_slots,
             ),
             digest,
         )
         for request, _, _, _, digest in queued
     ]  # fmt: skip
+
+
+def growth(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
+    """Return the demand for the slots that running elastic gangs lack."""
+    gangs = schedule.growing(tx, pool, default_priority)
+    return tuple(
+        Demand(
+            gang.allocation_id, gang.job.id, growth.max_slots - gang.slots, gang.requested_at,
+            growth.single_agent, priority=LEAST_URGENT, min_slots=1,
+        )
+        for gang in gangs
+        if (growth := gang.growth)
+    )  # fmt: skip
 
 
 def _machines_of_agents(tx: Tx, agents: Collection[str]) -> dict[str, list[str]]:

@@ -47,6 +47,7 @@ class AllocationRow:
     preempt_acked: bool
     killed: bool
     kill_before_exit: bool
+    min_slots: int | None  # of an elastic gang
     experiment_id: int | None
 
 
@@ -56,7 +57,7 @@ _LIVE = _a.state != literal_column("'TERMINATED'")
 _QUEUED = _a.state == literal_column("'QUEUED'")
 _SELECT = select(
     *_a["id", "task_id", "trial_id", "job_id", "run_id", "pool", "slots", "state", "epoch", "preemptible", "ready",
-       "preempt_at", "preempt_timeout_s", "preempt_acked", "killed", "kill_before_exit"],
+       "preempt_at", "preempt_timeout_s", "preempt_acked", "killed", "kill_before_exit", "min_slots"],
     schema.tasks.c.experiment_id,
 ).join_from(schema.allocations, schema.tasks)  # fmt: skip
 _BY_ID = _SELECT.where(_a.id == bindparam("id"))
@@ -199,6 +200,10 @@ _KILL_BY = _UPDATE_LIVE.where(~_a.killed).values(
     kill_at=func.least(_a.kill_at, bindparam("at", type_=_a.kill_at.type)),
     preempt_reason=func.coalesce(_a.preempt_reason, bindparam("reason")),
 )
+_EXPECT_POLLS = _UPDATE_LIVE.where(_a.poll_by.is_(None)).values(
+    poll_by=bindparam("until", type_=_a.poll_by.type)
+)
+_STOP_EXPECTING_POLLS = _UPDATE_LIVE.values(poll_by=None)
 _EXCUSE = (
     update(schema.allocations)
     .where(_a.task_id == bindparam("task"), _LIVE, _a.preempt_at.is_not(None))
@@ -249,6 +254,15 @@ def set_waiting(tx: Tx, allocation_id: str) -> bool:
 def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
     """Set the time at which an allocation that is asked to end is killed."""
     return _update_allocation(tx, _KILL_BY, allocation_id, at=at, reason=reason)
+
+
+def expect_polls(tx: Tx, allocation_id: str, until: datetime) -> bool:
+    """Set the time until which the agents of a failed elastic gang have to poll."""
+    return _update_allocation(tx, _EXPECT_POLLS, allocation_id, until=until)
+
+
+def stop_expecting_polls(tx: Tx, allocation_id: str) -> bool:
+    return _update_allocation(tx, _STOP_EXPECTING_POLLS, allocation_id)
 
 
 def _update_allocation(tx: Tx, statement: Update, allocation_id: str, **values: object) -> bool:
@@ -317,6 +331,8 @@ _RELEASE_DELAYED = (
 )
 _NEXT_DELAYED = select(func.min(_a.not_before)).where(_QUEUED, _a.not_before.is_not(None))
 _KILLS_DUE = select(_a.id).where(_LIVE, _a.kill_at <= bindparam("now")).order_by(_a.kill_at)
+_POLLS_DUE = select(_a.id).where(_LIVE, _a.poll_by <= bindparam("now")).order_by(_a.id)
+_NEXT_POLL_DUE = select(func.min(_a.poll_by)).where(_LIVE, _a.poll_by.is_not(None))
 _NEXT_KILL = select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None))
 
 
@@ -346,6 +362,15 @@ def next_delayed(tx: Tx) -> datetime | None:
 
 def kills_due(tx: Tx, now: datetime) -> list[str]:
     return list(tx.execute(_KILLS_DUE, {"now": now}).scalars())
+
+
+def polls_due(tx: Tx, now: datetime) -> list[str]:
+    """Return failed elastic gangs after the time in which their agents had to poll."""
+    return list(tx.execute(_POLLS_DUE, {"now": now}).scalars())
+
+
+def next_poll_due(tx: Tx) -> datetime | None:
+    return tx.execute(_NEXT_POLL_DUE).scalar()
 
 
 def next_kill(tx: Tx) -> datetime | None:

@@ -22,11 +22,14 @@ _ANSWER = (
     .values(
         answered=func.greatest(_pools.answered, bindparam("marks", type_=_pools.answered.type)),
         scheduled_at=bindparam("now"),
+        schedule_at=bindparam("next_at", type_=_pools.schedule_at.type),
         provision_at=func.coalesce(
             bindparam("decide_at", type_=_pools.provision_at.type), _pools.provision_at
         ),
     )
 )
+_DUE = select(_pools.name).where(_pools.schedule_at <= bindparam("now")).order_by(_pools.name)
+_NEXT_DUE = select(func.min(_pools.schedule_at))
 
 
 def mark(tx: Tx, pool: str) -> None:
@@ -43,8 +46,27 @@ def count(tx: Tx, pool: str) -> int:
     return tx.execute(_COUNT, {"pool": pool}).scalar() or 0
 
 
-def answer(tx: Tx, pool: str, marks: int, now: datetime, decide_at: datetime | None) -> None:
+def answer(
+    tx: Tx,
+    pool: str,
+    marks: int,
+    now: datetime,
+    *,
+    decide_at: datetime | None,
+    next_at: datetime | None,
+) -> None:
     """End a pass. The pool stays marked only if it was marked after the pass began.
 
-    The time of the next decision about machines is stored too, because the process may die before it decides."""
-    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now, "decide_at": decide_at})
+    The time of the next decision about machines is stored too, because the process may die before it decides.
+    `next_at` is the time of the next pass if the pool does not change."""
+    times = {"now": now, "decide_at": decide_at, "next_at": next_at}
+    tx.execute(_ANSWER, {"pool": pool, "marks": marks, **times})
+
+
+def due_pools(tx: Tx, now: datetime) -> list[str]:
+    """Return the pools that need a pass at this time although they did not change."""
+    return list(tx.execute(_DUE, {"now": now}).scalars())
+
+
+def next_due(tx: Tx) -> datetime | None:
+    return tx.execute(_NEXT_DUE).scalar()

@@ -15,7 +15,7 @@ from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.placement.links import links_from, topology_of
 from det_controlplane.core.placement.model import Agent, Placement
-from det_controlplane.core.schedule import Job, Request, Running
+from det_controlplane.core.schedule import Growth, Job, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.engine.errors import TryAgain
@@ -65,7 +65,10 @@ _QUEUED = """
 _ALLOCATIONS = text(f"""
     SELECT (SELECT string_agg({_VERSION}, chr(10)) FROM allocations a {_QUEUED} AND a.job_id IS NOT NULL) AS pending, (
         SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.preemptible,
-                a.killed OR a.preempt_at IS NOT NULL, c.agents, c.held, j.in_queue), chr(10))
+                a.killed OR a.preempt_at IS NOT NULL, c.agents, c.held, j.in_queue, CASE WHEN a.max_slots > a.slots THEN
+                concat_ws(chr(9), a.max_slots, a.single_agent, a.strict_topology,
+                    CASE WHEN a.ready AND a.started_at IS NOT NULL THEN date_part('epoch', a.started_at) ELSE -1 END,
+                    coalesce((SELECT array_to_string(b.blocked_agents, chr(31)) FROM trials b WHERE b.id = a.trial_id), '')) ELSE '' END), chr(10))
         FROM allocations a JOIN jobs j ON j.id = a.job_id CROSS JOIN LATERAL (
             SELECT string_agg(c.agent_id, chr(31) ORDER BY c.rank) AS agents, string_agg(
                 (SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)::text, chr(31)
@@ -76,7 +79,7 @@ _ALLOCATIONS = text(f"""
 """)
 _DETAILS = text(f"""
     SELECT string_agg(concat_ws(chr(30), {_VERSION}, {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at),
-            a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology,
+            coalesce(a.min_slots::text, ''), a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology,
             j.in_queue,
             coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, ''),
             coalesce(a.wait_code::text, ''),
@@ -86,10 +89,10 @@ _DETAILS = text(f"""
 # A pass changes allocations of many experiments. Their reports lock them in another order, so a pass skips locked ones.
 _ASSIGN = text("""
     WITH x AS (
-        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, backfilled boolean, ports jsonb)
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, slots integer, backfilled boolean, ports jsonb)
         JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
-        ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_reason_id = NULL, wait_since = NULL
+        slots = CASE WHEN a.min_slots IS NULL THEN a.slots ELSE x.slots END, ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_reason_id = NULL, wait_since = NULL
     FROM x WHERE a.id = x.id RETURNING a.id, a.epoch, a.task_id
 """)
 _INSERT_CONTAINERS = text("""
@@ -171,6 +174,12 @@ def queued(tx: Tx, pool: str, default_priority: int) -> list[Queued]:
     )
 
 
+def growing(tx: Tx, pool: str, default_priority: int) -> list[Running]:
+    """Return the running elastic gangs that lack slots."""
+    _, running = _allocations(tx, {"pool": pool, "default_priority": default_priority})
+    return [gang for gang, _ in running if gang.growth and not gang.releasing]
+
+
 def _allocations(
     tx: Tx, params: Mapping[str, Any]
 ) -> tuple[list[Queued], list[tuple[Running, bool]]]:
@@ -203,10 +212,10 @@ def _get_cache(engine: Engine, default_priority: int) -> dict[str, Queued]:
 
 
 def _parse_queued(line: str) -> tuple[str, Queued]:
-    version, job, id, slots, requested_at, single, preemptible, blocked, strict, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
+    version, job, id, slots, requested_at, least, single, preemptible, blocked, strict, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
     request = Request(
         id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
-        frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS, strict == "t",
+        _agent_ids(blocked), strict == "t", int(least) if least else None,
     )  # fmt: skip
     return version, Queued(request, in_queue == "t", int(reason) if reason else None, *more)
 
@@ -215,7 +224,7 @@ def _parse_queued(line: str) -> tuple[str, Queued]:
 @lru_cache(maxsize=_REMEMBERED_LINES)
 def _parse_running(line: str) -> tuple[Running, bool]:
     """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""
-    job, id, slots, requested_at, preemptible, releasing, agents, slot_counts, in_queue = (
+    job, id, slots, requested_at, preemptible, releasing, agents, slot_counts, in_queue, growth = (
         line.split(_NEXT)
     )
     placements = tuple(
@@ -223,9 +232,21 @@ def _parse_running(line: str) -> tuple[Running, bool]:
         for agent, n in zip(agents.split(_ITEM), slot_counts.split(_ITEM), strict=True)
     )
     running = Running(
-        id, _job(job), int(slots), placements, preemptible == "t", releasing == "t", float(requested_at)
+        id, _job(job), int(slots), placements, preemptible == "t", releasing == "t", float(requested_at),
+        _growth(growth) if growth else None,
     )  # fmt: skip
     return running, in_queue == "t"
+
+
+def _growth(line: str) -> Growth:
+    max_slots, single, strict, started_at, blocked = line.split("\t")
+    seconds = float(started_at)
+    since = None if seconds < 0 else seconds
+    return Growth(int(max_slots), since, single == "t", _agent_ids(blocked), strict == "t")
+
+
+def _agent_ids(joined: str) -> frozenset[str]:
+    return frozenset(joined.split(_ITEM)) if joined else NO_BLOCKED_AGENTS
 
 
 @lru_cache(maxsize=_REMEMBERED_LINES)
@@ -262,7 +283,12 @@ def assign(
     """Assign the next epochs to queued allocations. The result omits allocations that are no longer queued or that
     another transaction has locked."""
     rows = [
-        {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
+        {
+            "id": start.allocation_id,
+            "slots": sum(p.slots for p in start.placements),
+            "backfilled": start.backfilled,
+            "ports": own,
+        }
         for start, own in zip(starts, ports, strict=True)
     ]
     result = tx.execute(_ASSIGN, {"rows": as_json(rows), "now": now}).all()

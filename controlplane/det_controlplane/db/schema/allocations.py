@@ -99,7 +99,13 @@ allocations = Table(
     Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
     Column("run_id", Integer, nullable=False),
     Column("pool", Text, nullable=False),
+    # That it holds; that it asks for while it is queued.
     Column("slots", Integer, nullable=False),
+    # The bounds of an elastic gang, which gets what fits; NULL for others.
+    Column("min_slots", Integer),
+    Column("max_slots", Integer),
+    # After a rank of an elastic gang failed: until then the agents of its other ranks have to poll.
+    Column("poll_by", Time),
     Column("state", enum(AllocationState), nullable=False),
     # Raised at each placement; a container with another is stale.
     Column("epoch", Integer, nullable=False, server_default=text("0")),

@@ -75,6 +75,7 @@ pools = Table(
     Column("answered", BigInteger, nullable=False, server_default=text("0")),
     Column("dirty", Boolean, Computed("(marked > answered)", persisted=True), nullable=False),
     Column("scheduled_at", Time),
+    Column("schedule_at", Time),  # the time of the next pass if nothing changes before
     Column(
         "provision_at", Time
     ),  # time of the next decision about its machines without further changes

@@ -201,6 +201,28 @@ def mark_daemon(tx: Tx, container_id: UUID, allocation_id: str) -> bool:
     return tx.execute(_DAEMON, params).rowcount == 1
 
 
+_SILENT = text("""
+    SELECT c.id, c.agent_id, f.failed_at FROM containers c JOIN allocations a ON a.id = c.allocation_id AND a.epoch = c.epoch
+    JOIN agents g ON g.id = c.agent_id CROSS JOIN LATERAL (
+        SELECT min(o.ended_at) AS failed_at FROM containers o WHERE o.allocation_id = a.id AND o.epoch = a.epoch) f
+    WHERE a.id = :allocation_id AND c.state <> 'TERMINATED' AND g.last_seen_at < f.failed_at ORDER BY c.agent_id, c.rank
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class SilentContainer:
+    """A container of a failed gang. Its agent has not polled since the failure."""
+
+    id: UUID
+    agent_id: str
+    failed_at: datetime
+
+
+def silent_of(tx: Tx, allocation_id: str) -> list[SilentContainer]:
+    rows = tx.execute(_SILENT, {"allocation_id": allocation_id})
+    return [SilentContainer(*row) for row in rows]
+
+
 _TASKS_OF_AGENT = text("""
     SELECT DISTINCT a.task_id FROM allocations a JOIN containers c ON c.allocation_id = a.id
     WHERE a.task_id = ANY(cast(:tasks AS text[])) AND c.agent_id = :agent_id

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.lifecycle.agent import LEASE, AgentState
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerState,
@@ -21,9 +22,10 @@ from det_controlplane.db.people import sessions
 from det_controlplane.db.scheduling import allocations, slots
 from det_controlplane.db.scheduling.allocations import AllocationRow
 from det_controlplane.db.tasks import containers
-from det_controlplane.db.tasks.containers import ContainerRow, LostContainer
+from det_controlplane.db.tasks.containers import ContainerRow, LostContainer, SilentContainer
 from det_controlplane.db.trials import trials
 from det_controlplane.services.agents import container_spec
+from det_controlplane.services.agents.reconnect_waits import reconnect_wait
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.authentication import token_hash
@@ -33,6 +35,8 @@ from det_controlplane.services.use_case import Change, change
 
 # How long reports of a lost run are waited for: while its agent is away, and after it has joined again.
 LONGEST_ABSENCE, LATE_REPORTS = timedelta(days=7), timedelta(days=1)
+# A held poll is answered at once when its containers are to be killed; otherwise agents pause for up to 10 s.
+HELD_POLL, PAUSED_POLL = timedelta(seconds=3), timedelta(seconds=12)
 _ORDER = tuple(s.value for s in ContainerState)
 
 
@@ -53,6 +57,10 @@ class Report:
     @property
     def terminated(self) -> bool:
         return self.state is ContainerState.TERMINATED
+
+    @property
+    def has_failed(self) -> bool:
+        return self.terminated and bool(self.exit_code or self.failure)
 
 
 def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> bool:
@@ -75,6 +83,8 @@ def _take(ctx: Context, agent_id: str, report: Report, prepare: Callable[[Change
             if allocation is None:
                 return False
             exit = advance(experiment.change, allocation)
+            if exit is None and report.has_failed and allocation.min_slots is not None:
+                _expect_polls(ctx, experiment.change, allocation)
             trial = trials.by_id(experiment.tx, owner.trial_id)
             if exit is not None and trial is not None:
                 experiment.allocation_ended(trial, exit)
@@ -148,6 +158,13 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
     return None
 
 
+def _expect_polls(ctx: Context, change: Change, allocation: AllocationRow) -> None:
+    """Give the other agents of a failed elastic gang a moment to answer: `end_silent_ranks` acts on silent ones."""
+    wait = HELD_POLL if ctx.host.may_wait_s > 0 else PAUSED_POLL
+    allocations.expect_polls(change.tx, allocation.id, change.now + wait)
+    change.wake("schedule")
+
+
 def _has_failed(container: ContainerRow) -> bool:
     return bool(container.exit_code) or container.failure is not None
 
@@ -164,6 +181,38 @@ def end_with_agent(ctx: Context, agent_id: str, container_ids: Iterable[UUID]) -
         return True
 
     _end_all(ctx, agent_id, container_ids, f"agent {agent_id} was lost", prepare)
+
+
+def end_silent_ranks(ctx: Context) -> None:
+    """End the containers of failed elastic gangs on agents that have not polled since the failure.
+
+    The gang then starts again on its other agents, without waiting for the end of the lease. A silent agent gets no new
+    work. It stops its container when it polls again, because no answer lists the container."""
+    with ctx.db.autocommit() as tx:
+        due = {id: containers.silent_of(tx, id) for id in allocations.polls_due(tx, ctx.now())}
+    for allocation_id, silent in due.items():
+        for container in silent:
+            prepare = partial(_suspect_agent, ctx, container)
+            message = (
+                f"agent {container.agent_id} does not answer after the failure of another rank"
+            )
+            _end_all(ctx, container.agent_id, [container.id], message, prepare)
+        with change(ctx) as changed:
+            allocations.stop_expecting_polls(changed.tx, allocation_id)
+
+
+def _suspect_agent(
+    ctx: Context, container: SilentContainer, change: Change, lost: LostContainer
+) -> bool:
+    """Make the agent of a container suspect, unless it has polled meanwhile."""
+    agent = agents.suspect_if_silent(change.tx, container.agent_id, container.failed_at, change.now)
+    if agent is None:
+        return False
+    if agent.state is AgentState.SUSPECT:
+        wait = LEASE + reconnect_wait(ctx, agent.pool)
+        agents.set_overdue(change.tx, agent.id, AgentState.SUSPECT, change.now + wait)
+    _keep_token(ctx, change, lost, LATE_REPORTS)
+    return True
 
 
 def end_missing(ctx: Context, agent_id: str, container_ids: Iterable[UUID]) -> None:

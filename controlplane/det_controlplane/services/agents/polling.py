@@ -24,7 +24,7 @@ from det_controlplane.services.agents import (
     container_spec,
     containers,
     join_tokens,
-    silence,
+    reconnect_waits,
 )
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
@@ -106,7 +106,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
         if holder is not None and _has_key(holder, key_hash):
             agent_return = adoption.Return(
                 joining.agent_id, holder.last_seen_at, holder.state is AgentState.LOST,
-                joining.reports, LEASE + silence.reconnect_wait(ctx, pool.pool_name),
+                joining.reports, LEASE + reconnect_waits.reconnect_wait(ctx, pool.pool_name),
             )  # fmt: skip
             adoption.adopt(changed, agent_return, lost)
         sessions.release_waiting(changed.tx, joining.agent_id, now + containers.LATE_REPORTS)
@@ -287,7 +287,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
         out_of_service=poll.out_of_service,
         unsent=poll.unsent,
-        now=now, lease_until=now + LEASE, waits=silence.special_waits(ctx), default_wait=silence.DEFAULT_RECONNECT_WAIT_S,
+        now=now, lease_until=now + LEASE, waits=reconnect_waits.special_waits(ctx), default_wait=reconnect_waits.DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:
         agent = agent_of(ctx, poll.token)

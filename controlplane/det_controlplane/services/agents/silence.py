@@ -11,12 +11,15 @@ from det_controlplane.db.agents import silence as rows
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.scheduling import pool_marks
 from det_controlplane.services.agents import containers
+from det_controlplane.services.agents.reconnect_waits import (
+    DEFAULT_RECONNECT_WAIT_S,
+    reconnect_wait,
+    special_waits,
+)
 from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.agents")
 
-# The default time between the end of an agent's lease and its loss; pools can set another time.
-DEFAULT_RECONNECT_WAIT_S = 25.0
 _SHORTEST_PAUSE = timedelta(seconds=1)
 
 
@@ -36,6 +39,7 @@ def watch(ctx: Context) -> None:
     for agent_id, container_ids in lost.items():
         log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
         containers.end_with_agent(ctx, agent_id, container_ids)
+    containers.end_silent_ranks(ctx)
 
 
 def _is_api_down(ctx: Context) -> bool:
@@ -87,17 +91,6 @@ def _note_tick(ctx: Context, tx: Tx, now: datetime, *, is_api_down: bool) -> dat
                 last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),
             )  # fmt: skip
     return since
-
-
-def reconnect_wait(ctx: Context, pool: str) -> timedelta:
-    """Return how long a silent agent of a pool is waited for after its lease."""
-    return timedelta(seconds=special_waits(ctx).get(pool, DEFAULT_RECONNECT_WAIT_S))
-
-
-def special_waits(ctx: Context) -> dict[str, float]:
-    """Return the waits of the pools that do not use the default, in seconds by name."""
-    waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
-    return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
 
 def _next_state(

@@ -203,7 +203,7 @@ def _resolve(
 def _exceeds(ctx: Context, pool: Pool, resolved: "Resolved") -> bool:
     """Return whether a trial asks for more slots than its pool has; refuse it where it could never start."""
     resources = resolved.config.resources
-    slots = resources.slots_per_trial
+    slots = resources.least_slots
     # Waiting cannot help while the agents stay the same, so launch_error does not matter.
     if resources.is_single_node:
         lone = capacity.too_large_for_one_agent(ctx, pool, slots)

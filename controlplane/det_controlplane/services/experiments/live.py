@@ -275,7 +275,7 @@ class LiveExperiment:
         if not trial.blocked_agents or not self.ctx.config.launch_error:
             return False
         row, blocked = self.row, trial.blocked_agents
-        return capacity.is_exhausted(self.ctx, self.tx, row.pool, blocked, row.slots_per_trial)
+        return capacity.is_exhausted(self.ctx, self.tx, row.pool, blocked, row.least_slots)
 
     def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
         """Delay runs that repeatedly fail before they start."""

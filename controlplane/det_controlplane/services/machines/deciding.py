@@ -149,6 +149,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
             offers=prices.current(pool.offers, pool.sections, knowledge),
             demand=tuple([one.demand for one in waiting]),
             machines=provision.machines_of(tx, name),
+            growth=provision.growth(tx, name, pool.scheduler.default_priority),
         )
         pools.append(pool_snapshot)
     left_over = _leftover_machines(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)

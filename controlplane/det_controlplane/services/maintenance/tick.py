@@ -45,7 +45,10 @@ def schedule_dirty_pools(ctx: Context) -> list[str]:
     """Schedule every pool that changed; returns their names."""
     with ctx.db.begin() as tx:
         # In the order of names, so that two transactions that mark several pools never wait for each other.
-        for pool in sorted(allocations.release_delayed(tx, ctx.now())):
+        now = ctx.now()
+        for pool in sorted(
+            allocations.release_delayed(tx, now) | set(pool_marks.due_pools(tx, now))
+        ):
             pool_marks.mark(tx, pool)
         dirty = pool_marks.dirty_pools(tx)
     for pool in dirty:
@@ -85,6 +88,8 @@ def _next_due_s(ctx: Context) -> float | None:
             outbox.next_due(tx),
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
+            allocations.next_poll_due(tx),
+            pool_marks.next_due(tx),
             unmanaged.next_due(tx),
             lifecycle.next_idle_end(tx),
             deciding.next_due(ctx, tx),

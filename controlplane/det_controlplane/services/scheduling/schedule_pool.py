@@ -1,6 +1,7 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import Signal
@@ -45,7 +46,11 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             reasons = _with_job_names(tx, plan.waiting)
             wait_reasons.record(tx, pool, pool_rows.reasons, reasons, now)
             jobs.keep_in_queue(tx, pool, pool_rows.job_ids, pool_rows.unmarked_jobs)
-            pool_marks.answer(tx, pool, marks, now, decide_at=now if _rents(ctx, pool) else None)
+            pool_marks.answer(
+                tx, pool, marks, now,
+                decide_at=now if _rents(ctx, pool) else None,
+                next_at=None if plan.next_at is None else datetime.fromtimestamp(plan.next_at, now.tzinfo),
+            )  # fmt: skip
             return plan
     except LostRace:
         return None
@@ -154,10 +159,17 @@ def _preempt(change: Change, preempted: Sequence[schedule.Preempt]) -> None:
         allocation = allocations.lock_if_free(change.tx, preempt.allocation_id)
         if allocation is None:
             raise LostRace(f"allocation {preempt.allocation_id} changes at this moment")
-        cause = preempt.reason.value.lower().replace("_", " ")
-        place = f"by {names[preempt.for_job]}" if preempt.for_job in names else "elsewhere"
-        reason = f"its slots are needed {place} ({cause})"
-        stopping.stop(change, [allocation], Signal.TERMINATE, reason)
+        stopping.stop(
+            change, [allocation], Signal.TERMINATE, _why(preempt, allocation.slots, names)
+        )
+
+
+def _why(preempt: schedule.Preempt, slots: int, names: Mapping[str, str]) -> str:
+    if preempt.reason is schedule.PreemptReason.GROWTH:
+        return f"it grows from {slots} to {preempt.slots} slots"
+    cause = preempt.reason.value.lower().replace("_", " ")
+    place = f"by {names[preempt.for_job]}" if preempt.for_job in names else "elsewhere"
+    return f"its slots are needed {place} ({cause})"
 
 
 def choose_worker_ports(
