@@ -33,6 +33,7 @@ class Mutation:
     rented: bool = False  # worlds of rented machines are played
     with_tasks: bool = False  # worlds with commands, notebooks and trees of tasks are played
     with_gangs: bool = False  # worlds of trials over several agents are played
+    is_elastic: bool = False  # worlds of elastic gangs are played
 
 
 def without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
@@ -50,7 +51,7 @@ def nothing(module: Any, name: str, result: Any = None) -> Breaks:
     return lambda patch: patch.setattr(module, name, lambda *args, **kwargs: result)
 
 
-def _count_a_lost_agent_as_a_failure(patch: pytest.MonkeyPatch) -> None:
+def count_a_lost_agent_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     counted = (None, Failure.CONTAINER_FAILED, Failure.AGENT_LOST)
     patch.setattr(allocation_states, "_is_infrastructure", lambda e: e.failure not in counted)
     patch.setattr(
@@ -140,7 +141,7 @@ MUTATIONS = (
         range(1, 81),
     ),
     # Seed 4 is the first world in which it matters.
-    Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure, range(4, 41)),
+    Mutation("a lost agent counts as a failure", count_a_lost_agent_as_a_failure, range(4, 41)),
     Mutation("slots are not released", lambda p: [
         nothing(slots, "release")(p), nothing(slots, "release_container")(p), None][-1]),
     Mutation(

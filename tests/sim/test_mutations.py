@@ -4,10 +4,12 @@ import os
 
 import pytest
 
+from tests.sim.elastic_mutations import ELASTIC_MUTATIONS
 from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.outage_mutations import OUTAGE_MUTATIONS
 from tests.sim.task_mutations import TASK_MUTATIONS
+from tests.world.elastic_world import ElasticWorld
 from tests.world.gang_world import GangWorld
 from tests.world.hosts import Hosts
 from tests.world.machine_world import MachineWorld
@@ -21,8 +23,9 @@ _SAMPLE = (
     "the searcher is not told of exits",
     "pools rent beyond their maximum",
     "killed tasks get children",
+    "ranks on agents that poll are given up",
 )
-_ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS, *OUTAGE_MUTATIONS)
+_ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS, *OUTAGE_MUTATIONS, *ELASTIC_MUTATIONS)
 # A crash of the mutated code, such as invalid SQL, does not show that a rule detects the mutation.
 _FITS_NO_MORE = ("syntax error", "TypeError(", "AttributeError(", "NameError(")
 _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
@@ -31,6 +34,8 @@ _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name
 def _world_of(mutation: Mutation) -> type[World]:
     if mutation.with_tasks:
         return TaskWorld
+    if mutation.is_elastic:
+        return ElasticWorld
     if mutation.with_gangs:
         return GangWorld
     return MachineWorld if mutation.rented else World

@@ -61,6 +61,13 @@ class FakeContainer:
                 self._play.stop()
             self.later(self.rng.uniform(0.05, 3), lambda: self._end(_KILLED, "aborted"))
 
+    def lose_peer(self) -> None:
+        """Fail because a peer disappeared. That is no failure of the user's code."""
+        if not self.killed and self.state == "running":
+            if self._play is not None:
+                self._play.stop()
+            self.later(self.rng.uniform(0.05, 2), lambda: self._end(1, "container_failed"))
+
     def _pull(self) -> None:
         self._become("pulling")
         self.later(self.rng.uniform(0.1, 6), self._pulled)

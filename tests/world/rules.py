@@ -15,6 +15,14 @@ RULES: dict[str, str] = {
         SELECT a.id FROM allocations a WHERE a.state NOT IN ('QUEUED', 'TERMINATED')
         AND a.slots IS DISTINCT FROM (SELECT sum(cardinality(c.slot_ids)) FROM containers c
                                       WHERE c.allocation_id = a.id AND c.epoch = a.epoch)""",
+    "an elastic gang runs with fewer slots than its minimum, or with more than its maximum": """
+        SELECT a.id FROM allocations a WHERE a.state NOT IN ('QUEUED', 'TERMINATED')
+        AND NOT a.slots BETWEEN a.min_slots AND a.max_slots""",
+    "a rank is given up although its agent polls": """
+        SELECT c.id || ' on ' || g.id FROM containers c JOIN agents g ON g.id = c.agent_id CROSS JOIN LATERAL (
+            SELECT min(o.ended_at) AS failed_at FROM containers o
+            WHERE o.allocation_id = c.allocation_id AND o.epoch = c.epoch) f
+        WHERE c.message LIKE '%does not answer%' AND g.last_seen_at >= f.failed_at AND g.last_seen_at < c.ended_at""",
     "a container lives without its allocation, or beyond its epoch": """
         SELECT c.id || ' of ' || a.id FROM containers c JOIN allocations a ON a.id = c.allocation_id
         WHERE c.state <> 'TERMINATED' AND (a.state IN ('QUEUED', 'TERMINATED') OR a.epoch <> c.epoch)""",
@@ -115,6 +123,8 @@ TICK_RULES: dict[str, str] = {
     "a run waits for its agents for too long": """
         SELECT a.id || ' until ' || a.awaited_until FROM allocations a
         WHERE a.state <> 'TERMINATED' AND a.awaited_until > cast(:now AS timestamptz) + interval '62 seconds'""",
+    "a failed elastic gang waits for silent agents": """
+        SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.poll_by <= :now""",
     "a kill is overdue": """
         SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.kill_at <= :now""",
 }

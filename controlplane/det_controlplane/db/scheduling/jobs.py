@@ -21,7 +21,7 @@ _LISTED = f"""
         'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
         'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
         'name', coalesce(e.name, j.name), 'progress', e.progress,
-        'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
+        'requestedSlots', sum(coalesce(a.max_slots, a.slots)), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
         bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
         (array_agg(json_build_object('trialId', a.trial_id, 'code', a.wait_code, 'sentence', coalesce(a.wait_reason, w.sentence), 'machines', a.machine_reason)
             ORDER BY a.requested_at, a.id) FILTER (WHERE a.state = 'QUEUED' AND coalesce(a.wait_reason, w.sentence) IS NOT NULL))[1] AS waits
@@ -41,7 +41,7 @@ _PAGE = text(f"""
     WITH live AS (
         SELECT a.job_id AS id, bool_or(a.state <> 'QUEUED') AS scheduled,
             bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
-            min(a.slots) FILTER (WHERE a.state = 'QUEUED' AND a.not_before IS NULL) AS needed,
+            min(coalesce(a.min_slots, a.slots)) FILTER (WHERE a.state = 'QUEUED' AND a.not_before IS NULL) AS needed,
             bool_or(a.state <> 'QUEUED' AND {_HAS_CONTAINERS}) AS holds
         FROM allocations a WHERE a.state <> 'TERMINATED' AND a.pool = :pool GROUP BY a.job_id),
     jobs_of_pool AS (

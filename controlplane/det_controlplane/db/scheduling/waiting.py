@@ -20,7 +20,7 @@ _REASONS = (
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'is pulling its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet'
-            ELSE 'runs on ' || {agents} || {silent} || {awaited} END,
+            ELSE 'runs on ' || {agents} || {elastic} || {silent} || {awaited} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
@@ -31,6 +31,11 @@ _REASONS = (
 """.replace(
         "{agents}",
         "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
+    )
+    .replace(
+        "{elastic}",
+        """CASE WHEN a.max_slots IS NULL THEN '' ELSE concat(' with ', a.slots, ' of ', a.max_slots, ' slots', CASE WHEN a.slots < a.max_slots
+            THEN '; it grows when slots are free, no job waits and the run has lasted 2 min' END) END""",
     )
     .replace(
         "{silent}",

@@ -1,4 +1,4 @@
-"""How long a silent agent is waited for after its lease."""
+"""Waits for silent agents after the end of their leases."""
 
 from datetime import timedelta
 
