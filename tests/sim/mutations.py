@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
-from det_controlplane.core.schedule import Start
 from det_controlplane.core.search import RemoteSearch
 from det_controlplane.db.experiments import experiments
 from det_controlplane.db.scheduling import allocations, pool_marks, slots, wait_reasons
@@ -73,9 +72,9 @@ def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
 def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
     start = schedule_pool._start
 
-    def halved(ctx: Any, change: Any, placements: Any, starts: Any) -> None:
-        cut = [Start(s.allocation_id, s.placements[:1], s.backfilled) for s in starts]
-        start(ctx, change, placements, cut)
+    def halved(ctx: Any, change: Any, starts: Any) -> None:
+        cut = [s._replace(placements=s.placements[:1], slot_ids=s.slot_ids[:1]) for s in starts]
+        start(ctx, change, cut)
 
     patch.setattr(schedule_pool, "_start", halved)
 
