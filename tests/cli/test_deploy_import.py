@@ -94,7 +94,7 @@ def test_experiment_that_is_too_large_for_a_function_is_explained(
 def test_failed_import_on_aws_has_the_exit_status_and_the_reason(aws: Aws) -> None:
     result = aws.run("postgresql://user@127.0.0.1:1/det")
     assert result.code == 1
-    assert "the database does not answer" in result.out
+    assert "the old cluster's database does not answer" in result.out
 
 
 def test_missing_cluster_on_aws_is_explained(
@@ -146,7 +146,7 @@ def test_import_on_google_cloud_runs_as_a_job(lab: Project, old: SourceCluster) 
 def test_failed_import_on_google_cloud_removes_its_job(lab: Project) -> None:
     result = run_on_google(lab, "postgresql://user@127.0.0.1:1/det")
     assert result.code == 1
-    assert "the database does not answer" in result.out
+    assert "the old cluster's database does not answer" in result.out
     assert (lab.google.jobs.jobs, lab.google.jobs.secrets) == ({}, {})
 
 

@@ -10,7 +10,7 @@ from det_controlplane.services.importing import importing
 
 from tests.cli.conftest import Det
 from tests.support.api import Api
-from tests.support.determined_source import SourceCluster
+from tests.support.determined_source import SourceCluster, config_of
 from tests.support.postgres import DatabaseServer
 
 NOW = datetime(2026, 11, 29, tzinfo=timezone.utc)
@@ -57,6 +57,27 @@ def test_old_ids_name_imported_experiments_and_trials(
     assert det("experiment", "archive", "old:17").code == 0
     assert det("checkpoint", "list", "--trial-id", "old:40").code == 0
     assert "experiment 5018" in det("experiment", "describe", "5017,old:17,5018").err
+
+
+def test_trial_of_an_imported_search_continues_in_a_new_experiment(
+    api: Api, det: Det, old: SourceCluster, database_url: str
+) -> None:
+    pbt = {"name": "pbt", "metric": "loss", "num_rounds": 3, "length_per_round": {"batches": 4}}
+    old.add("storage_backend_shared_fs", id=1, host_path="/checkpoints", propagation="rprivate")
+    old.add("storage_backend", id=1, shared_fs_id=1)
+    old.experiment(18, state="PAUSED", end_time=None, config=config_of(searcher=pbt))
+    old.trial(50, 18, state="PAUSED", end_time=None, hparams={"lr": 0.25, "net": {"width": 8}})
+    checkpoint = old.checkpoint(50, 18, 4, storage_id=1)
+    move(old, database_url)
+    answer = det("trial", "continue", "old:50")
+    assert answer.code == 0, answer.err
+    assert answer.out == "Created experiment 5019, which continues trial 5050\n"
+    experiment = api.signed_in("determined").get("/api/v1/experiments/5019")["experiment"]
+    config = experiment["config"]
+    assert config["searcher"]["source_checkpoint_uuid"] == checkpoint
+    assert config["searcher"]["max_length"] == {"batches": 12}
+    assert config["hyperparameters"]["net"]["width"] == {"type": "const", "val": 8}
+    assert experiment["forkedFrom"] == 5018
 
 
 def test_old_id_of_several_imports_needs_the_name_of_one(

@@ -1,5 +1,8 @@
 """Imports of Determined clusters: databases of 0.38.1 become clusters of ours."""
 
+import socket
+import ssl
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -11,7 +14,8 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db.engine.connections import plain_engine
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.errors import DatabaseDown
-from det_controlplane.db.importing import source, target
+from det_controlplane.db.engine.migrate import MigrationError
+from det_controlplane.db.importing import connecting, source, target
 from det_controlplane.db.importing.source import NotDetermined
 from det_controlplane.db.importing.target import ImportRunning
 from det_controlplane.services.errors import Invalid
@@ -20,6 +24,7 @@ from det_controlplane.services.importing import importing, plan, verify
 from det_controlplane.services.importing.importing import Report, Result
 from det_controlplane.services.importing.verify import Comparison
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
 from tests.support.determined_source import ASHA, SourceCluster, config_of, populate
 from tests.support.postgres import DatabaseServer
@@ -401,8 +406,87 @@ def test_search_that_cannot_be_rebuilt_is_named(
     old.trial(1, 5, state="ACTIVE", end_time=None)
     result = imported(old, new_url)
     assert (
-        "experiment 5: moves as canceled: its searcher is not supported"
+        "experiment 5: moves as canceled, because its searcher is not supported"
         in result.remarks.lines()[0]
     )
     assert rows("SELECT state::text FROM experiments") == [("CANCELED",)]
     assert rows("SELECT state::text FROM trials") == [("CANCELED",)]
+
+
+PBT = {
+    "name": "pbt", "metric": "loss", "smaller_is_better": True, "population_size": 2, "num_rounds": 3,
+    "length_per_round": {"batches": 4}, "replace_function": {"truncate_fraction": 0.5},
+    "explore_function": {"resample_probability": 0.2, "perturb_factor": 0.2},
+}  # fmt: skip
+
+
+def test_dry_run_names_the_searches_that_cannot_continue(old: SourceCluster, new_url: str) -> None:
+    running_search(old, 2)
+    for number in (6, 7):
+        old.experiment(number, state="PAUSED", config=config_of(searcher=PBT), end_time=None)
+        for trial in (0, 1):
+            old.trial(10 * number + trial, number, state="PAUSED", end_time=None)
+    with source.opened(old.url) as snapshot:
+        found = plan.look(snapshot, "all")
+    assert found.paused == (5,)
+    (line,) = found.canceled
+    assert line.startswith("experiment 6, experiment 7: moves as canceled, because ")
+    assert line.endswith("each trial can be continued with `det trial continue old:ID`")
+    assert imported(old, new_url).remarks.lines() == [line]
+
+
+def test_options_of_an_interrupted_import_are_kept_except_its_name(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    imported(old, new_url)
+    with pytest.raises(Invalid, match="this import has begun with 0, which cannot change"):
+        imported(old, new_url, Options(id_offset=5000))
+    imported(old, new_url, Options(name="lab"))
+    assert rows("SELECT name FROM imports") == [("lab",)]
+
+
+def test_target_must_be_a_cluster(old: SourceCluster) -> None:
+    with pytest.raises(MigrationError, match="not the database of a cluster"):
+        imported(old, old.url)
+
+
+def test_own_cluster_is_no_source(new_url: str) -> None:
+    with (
+        pytest.raises(NotDetermined, match="a cluster of Determined Serverless: `det export`"),
+        source.opened(new_url),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_encrypted"), [("?sslmode=disable", False), ("?sslmode=require", True), ("", True)]
+)
+def test_source_elsewhere_is_encrypted_unless_the_user_says_otherwise(
+    mode: str, is_encrypted: bool
+) -> None:
+    arguments = connecting.source_arguments(
+        make_url(f"postgresql://u:p@master.example.com/det{mode}")
+    )
+    assert isinstance(arguments["ssl_context"], ssl.SSLContext) == is_encrypted
+    if is_encrypted:
+        is_verified = arguments["ssl_context"].verify_mode is ssl.CERT_REQUIRED
+        assert is_verified == (mode == "")
+
+
+def test_source_without_tls_is_explained() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"postgresql://u:p@127.0.0.1:{server.getsockname()[1]}/det?sslmode=verify-full"
+        refusing = threading.Thread(target=refuse_tls, args=(server,))
+        refusing.start()
+        with pytest.raises(DatabaseDown, match=r"sslmode=disable in a network"), source.opened(url):
+            pass
+        refusing.join()
+
+
+def refuse_tls(server: socket.socket) -> None:
+    """Answer a request for TLS as PostgreSQL without certificates does."""
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(8)
+        connection.sendall(b"N")
+        connection.recv(1)

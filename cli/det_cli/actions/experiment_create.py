@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import json
 import sys
 import time
 import uuid
@@ -22,6 +23,7 @@ from det_cli.errors import INTERRUPTED, OK, CommandError, UsageError
 from det_cli.render import Progress, print_json, print_yaml, say
 
 _POLL_S = 0.5
+_UNITS = ("batches", "epochs", "records")
 
 
 def create(args: argparse.Namespace) -> int:
@@ -170,6 +172,48 @@ def continue_(args: argparse.Namespace) -> int:
     session.post(V1 + "/experiments/continue", body)
     print(f"Continued experiment {args.experiment_id}", flush=True)
     return _follow(session, args.experiment_id) if args.follow_first_trial else OK
+
+
+def continue_trial(args: argparse.Namespace) -> int:
+    """Create an experiment that trains on from a trial's newest checkpoint, with its hyperparameters and its code."""
+    session = connect(args)
+    trial = session.get(f"{V1}/trials/{args.trial_id}")["trial"]
+    experiment = session.get(f"{V1}/experiments/{trial['experimentId']}")["experiment"]
+    body = {
+        "config": json.dumps(_config_of_trial(experiment["config"], trial)),
+        "parentId": experiment["id"], "projectId": experiment["projectId"], "activate": True,
+    }  # fmt: skip
+    id = session.post(V1 + "/experiments", body)["experiment"]["id"]
+    print(f"Created experiment {id}, which continues trial {args.trial_id}", flush=True)
+    return _follow(session, id) if args.follow_first_trial else OK
+
+
+def _config_of_trial(config: dict[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
+    old = config["searcher"]
+    searcher = {name: old[name] for name in ("metric", "smaller_is_better") if name in old}
+    searcher |= {"name": "single", "source_trial_id": trial["id"]}
+    if length := _training_length(old):
+        searcher["max_length"] = length
+    hyperparameters = _constants(trial["hparams"])
+    name = f"{config.get('name', '')} (trial {trial['id']})"
+    return {**config, "name": name, "searcher": searcher, "hyperparameters": hyperparameters}
+
+
+def _constants(hparams: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _constants(value) if isinstance(value, dict) else {"type": "const", "val": value}
+        for name, value in hparams.items()
+    }
+
+
+def _training_length(searcher: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the length of a trial of a search, or None if the code decides it."""
+    if searcher.get("max_length"):
+        return dict(searcher["max_length"])
+    if searcher.get("time_metric") in _UNITS:
+        return {searcher["time_metric"]: searcher["max_time"]}
+    rounds, each = searcher.get("num_rounds"), searcher.get("length_per_round")
+    return {unit: count * rounds for unit, count in each.items()} if rounds and each else None
 
 
 def _port_pair(text: str) -> tuple[int, int]:

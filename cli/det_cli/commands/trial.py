@@ -54,6 +54,18 @@ MEMBERS = {
             *BEST_CHECKPOINT,
             DOWNLOAD_QUIET,
         ),
+        Command(
+            "continue",
+            "train a trial on in a new experiment, from its newest checkpoint",
+            "experiment_create:continue_trial",
+            ID,
+            Arg(
+                "-f",
+                "--follow-first-trial",
+                action="store_true",
+                help="print the logs until the experiment ends; exit with 1 unless it completed",
+            ),
+        ),
         Command("kill", "stop a trial immediately", "trials:kill", ID),
         Command("logs", "print a trial's logs", "logs:of_trial", ID, *log_options()),
         Group(

@@ -142,9 +142,7 @@ class _Rebuilder:
             return
         trial = self._trials[number]
         if self._name not in _INDEPENDENT and dict(action.hparams) != dict(trial.hparams):
-            raise _Mismatch(
-                f"{self._name} would have chosen other hyperparameters for trial {trial.id}"
-            )
+            raise _Mismatch(f"{self._name} would choose other hyperparameters here")
         self._replay.request_ids[trial.id] = action.request_id
         self._by_request[action.request_id] = trial
 
@@ -165,6 +163,8 @@ def _new_search(searcher: Mapping[str, Any], config: Mapping[str, Any], seed: in
         raise _Mismatch(f"its hyperparameters are not supported: {problems[0]}")
     try:
         built = search.new(searcher, space, seed)
-    except (search.SearchFailed, KeyError, TypeError, ValueError) as e:
+    except KeyError as e:
+        raise _Mismatch(f"its searcher {searcher.get('name')} lacks {e.args[0]}") from e
+    except (search.SearchFailed, TypeError, ValueError) as e:
         raise _Mismatch(f"its searcher is not supported: {e}") from e
     return built

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, event, exc
 from sqlalchemy.engine import URL, make_url
 
 from det_controlplane.db.engine.errors import (
+    THE_DATABASE,
     WAKING_S,
     BadUrl,
     DatabaseAsleep,
@@ -112,8 +113,16 @@ def _prepared_engine(
     return translating(engine)
 
 
-def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
-    """Return an engine for migrations: one connection, no time limits, no prepared statements."""
+def plain_engine(
+    url: str,
+    wake_s: float = 0.0,
+    *,
+    name: str = THE_DATABASE,
+    arguments_of: Callable[[URL], dict[str, Any]] | None = None,
+) -> Engine:
+    """Return an engine for migrations: one connection, no time limits, no prepared statements.
+
+    Errors call the database `name`. `arguments_of` replaces pg8000_arguments."""
     engine_url = driver_url(url)
     options: dict[str, Any] = {}
     if engine_url.get_driver_name() == "pg8000":
@@ -122,11 +131,12 @@ def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
             from det_controlplane.db.engine.driver import PooledConnection
 
             connect, options["paramstyle"] = PooledConnection, "numeric_dollar"
-        options["creator"] = _creator(connect, pg8000_arguments(engine_url), wake_s)
+        arguments = (arguments_of or pg8000_arguments)(engine_url)
+        options["creator"] = _creator(connect, arguments, wake_s)
         engine_url = engine_url.set(query={})
     engine = sa.create_engine(engine_url, poolclass=sa.NullPool, **options)
     event.listen(engine, "connect", _wait_patiently)
-    return translating(engine)
+    return translating(engine, name)
 
 
 def must_answer(url: str, limit_s: float) -> None:

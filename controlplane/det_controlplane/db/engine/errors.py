@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pg8000
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
+THE_DATABASE = "the database"
 WAKING_S = 5  # pause before a caller should retry while the database wakes
 
 # SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
@@ -75,43 +77,44 @@ class QueryFailed(Exception):
         return self.sqlstate == _LOCK_TIMEOUT
 
 
-def translating(engine: Engine) -> Engine:
-    event.listen(engine, "handle_error", _translate)
+def translating(engine: Engine, name: str = THE_DATABASE) -> Engine:
+    """Make an engine raise our errors. Messages call its database `name`."""
+    event.listen(engine, "handle_error", partial(_translate, name))
     return engine
 
 
-def _translate(context: ExceptionContext) -> None:
+def _translate(name: str, context: ExceptionContext) -> None:
     e = context.original_exception
     if not isinstance(e, Exception):
         return
     dbapi: Any = context.dialect.dbapi
     if context.is_disconnect or isinstance(e, (OSError, dbapi.InterfaceError)):
         context.is_disconnect = True  # the other connections of the pool are dropped as well
-        raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
+        raise DatabaseDown(f"{name} does not answer: {cause_of(e)}") from e
     if isinstance(e, dbapi.Error):
-        raise _translate_refusal(e) from e
+        raise _translate_refusal(e, name) from e
 
 
 @contextmanager
-def driver_errors() -> Iterator[None]:
+def driver_errors(name: str = THE_DATABASE) -> Iterator[None]:
     """Translate the errors of a driver that is used directly, without SQLAlchemy."""
     try:
         yield
     except pg8000.InterfaceError as e:
-        raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
+        raise DatabaseDown(f"{name} does not answer: {cause_of(e)}") from e
     except pg8000.Error as e:
-        raise _translate_refusal(e) from e
+        raise _translate_refusal(e, name) from e
 
 
-def _translate_refusal(e: Exception) -> Exception:
+def _translate_refusal(e: Exception, name: str) -> Exception:
     """Return a refusal of the server in our words."""
     code = _field(e, "C")
     if code in _RETRYABLE:
         return TryAgain(cause_of(e))
     if code == _DISK_FULL:
-        return DatabaseFull(f"the disk of the database is full: make room on it ({cause_of(e)})")
+        return DatabaseFull(f"the disk of {name} is full: make room on it ({cause_of(e)})")
     if code.startswith(_GOING_DOWN):
-        return DatabaseDown(f"the database does not answer: {cause_of(e)}")
+        return DatabaseDown(f"{name} does not answer: {cause_of(e)}")
     if code.startswith(_VIOLATION):
         return Violated(_field(e, "n"), cause_of(e))
     if code.startswith(_UNFIT) and code != _DIVISION_BY_ZERO:

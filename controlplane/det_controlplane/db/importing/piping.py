@@ -51,6 +51,11 @@ class Pipe(io.RawIOBase):
         self._rest = memoryview(b"")
         self.rows = 0
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the source has failed."""
+        return self._error is not None
+
     def put(self, chunk: bytes) -> None:
         while not self._stopped.is_set():
             with suppress(queue.Full):

@@ -72,7 +72,7 @@ def experiment_ids(source: Source, after: int) -> list[tuple[int, int]]:
 
 def batch(source: Source, ids: Sequence[int]) -> Batch:
     read = Batch(_experiments(source, ids))
-    read.trials = _trials(source, ids)
+    read.trials = trials(source, ids)
     trial_ids = read.trial_ids
     table, column = source.task_of_trial
     links = source.rows(table, f"{column} = ANY(:ids)", ids=trial_ids)
@@ -96,7 +96,7 @@ def _experiments(source: Source, ids: Sequence[int]) -> list[Row]:
     return [row[0] for row in source.query(where, ids=list(ids))]
 
 
-def _trials(source: Source, ids: Sequence[int]) -> list[Row]:
+def trials(source: Source, ids: Sequence[int]) -> list[Row]:
     rows = source.rows(source.trials, "experiment_id = ANY(:ids) ORDER BY id", ids=list(ids))
     trial_ids = [row["id"] for row in rows]
     by_run = {r["run_id"]: r for r in source.rows("trials_v2", "run_id = ANY(:ids)", ids=trial_ids)}

@@ -4,14 +4,15 @@ Everything is read in one snapshot of a read-only transaction, which takes no lo
 Determined differ in their columns. Rows are therefore read whole, as JSON, and readers look for the fields."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, text
 
-from det_controlplane.db.engine.connections import connected, plain_engine
-from det_controlplane.db.engine.errors import driver_errors
+from det_controlplane.db.engine.connections import connected
+from det_controlplane.db.engine.errors import DatabaseDown, driver_errors
+from det_controlplane.db.importing.connecting import SOURCE, explaining_tls, source_engine
 from det_controlplane.db.importing.piping import Sink, Stopped
 
 _OLDEST_SERVER = 100_000  # PostgreSQL 10
@@ -92,10 +93,11 @@ class Source:
         """Write the rows of a SELECT to a stream, in PostgreSQL's text format."""
         driver: Any = self._connection.connection.driver_connection
         try:
-            with driver_errors():
+            with driver_errors(SOURCE):
                 driver.cursor().execute(f"COPY ({select}) TO STDOUT", stream=sink)
-        except Stopped:
-            self._connection.invalidate()  # rows that nobody reads are still on their way
+        except (Stopped, DatabaseDown):
+            # The rest of the rows is unread, or the connection is lost: a rollback would fail, and hide the cause.
+            self._connection.invalidate()
             raise
 
     def size(self, *tables: str) -> Size:
@@ -119,9 +121,12 @@ class Source:
 @contextmanager
 def opened(url: str) -> Iterator[Source]:
     """Open a snapshot. Raises NotDetermined, or an error of the engine if the database cannot be reached."""
-    engine = plain_engine(url)
+    engine = source_engine(url)
     try:
-        with connected(engine) as connection, connection.begin():
+        with ExitStack() as stack:
+            with explaining_tls():
+                connection = stack.enter_context(connected(engine))
+            stack.enter_context(connection.begin())
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
             version = int(connection.execute(text("SHOW server_version_num")).scalar_one())
             if version < _OLDEST_SERVER:
@@ -135,6 +140,11 @@ def opened(url: str) -> Iterator[Source]:
 
 def _require_determined(catalog: dict[str, frozenset[str]]) -> None:
     missing = [table for table in _REQUIRED if table not in catalog]
+    if "alembic_version" in catalog and missing:
+        raise NotDetermined(
+            "the source is the database of a cluster of Determined Serverless: `det export` copies its contents, and"
+            " a backup moves it whole"
+        )
     if len(missing) == len(_REQUIRED):
         raise NotDetermined(
             "this is no database of Determined: it has none of its tables; check the database's name in the URL"

@@ -10,13 +10,15 @@ from sqlalchemy import Engine, RowMapping, func, insert, select, text, update
 
 from det_controlplane.core.importing.ids import KINDS, Ids
 from det_controlplane.db import schema
-from det_controlplane.db.engine.connections import connected, plain_engine
+from det_controlplane.db.engine.connections import connected
 from det_controlplane.db.engine.database import Tx, as_json
-from det_controlplane.db.engine.errors import driver_errors
-from det_controlplane.db.engine.migrate import require_known
+from det_controlplane.db.engine.errors import DatabaseDown, DatabaseFull, driver_errors
+from det_controlplane.db.engine.migrate import MigrationError, require_known
+from det_controlplane.db.importing.connecting import TARGET, target_engine
 from det_controlplane.db.importing.piping import Pipe
 from det_controlplane.db.schema import imports
 
+_IS_CLUSTER = text("SELECT to_regclass('public.imports') IS NOT NULL")
 LOCK = 0x696D706F  # an arbitrary constant: one import at a time holds it
 _METRICS = "id, trial_id, run_id, metric_group, total_batches, metrics, batch_metrics, archived, reported_at"
 _LOGS = "task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log"
@@ -76,9 +78,15 @@ class Target:
 @contextmanager
 def opened(url: str) -> Iterator[Target]:
     """Open the database of a cluster. Raises MigrationError if this program does not know its schema."""
-    require_known(url)
-    engine = plain_engine(url)
+    engine = target_engine(url)
     try:
+        with connected(engine) as connection:
+            if not connection.execute(_IS_CLUSTER).scalar_one():
+                raise MigrationError(
+                    "the target is not the database of a cluster, or has an old schema: start the cluster once with"
+                    " this version, and check the database's name in the URL"
+                )
+        require_known(url)
         yield Target(engine)
     finally:
         engine.dispose()
@@ -202,8 +210,15 @@ def copy_logs(tx: Tx, pipe: Pipe) -> None:
 
 def _copy(tx: Tx, statement: str, pipe: Pipe) -> None:
     driver: Any = tx.connection.driver_connection
-    with driver_errors():
-        driver.cursor().execute(statement, stream=pipe)
+    try:
+        with driver_errors(TARGET):
+            driver.cursor().execute(statement, stream=pipe)
+    except Exception as e:
+        is_lost = isinstance(e, DatabaseDown) and not isinstance(e, DatabaseFull)
+        if pipe.has_failed or is_lost:
+            # The server still expects rows, or does not answer: a rollback would fail, and hide the cause.
+            tx.invalidate()
+        raise
 
 
 def names_in_use(tx: Tx, table: str, column: str) -> dict[str, int]:

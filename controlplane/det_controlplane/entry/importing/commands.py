@@ -1,5 +1,6 @@
 """`det import`: move a Determined cluster into this one, and compare the two."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,11 +32,12 @@ from det_controlplane.services.importing import importing, plan, verify
 from det_controlplane.services.importing.importing import Report, Result
 
 _FAILURES = (
-    NotDetermined, ImportRunning, BadDump, BadFile, BadOption, BadUrl, DatabaseDown, QueryFailed, Violated, Unstorable,
-    TryAgain, MigrationError, Invalid, Missing, LocalError,
+    NotDetermined, ImportRunning, BadDump, BadFile, BadOption, BadUrl, DatabaseDown, QueryFailed, Violated,
+    Unstorable, TryAgain, MigrationError, Invalid, Missing, LocalError,
 )  # fmt: skip
 _SCHEMES = ("postgresql://", "postgres://")
 _OK, _FAILED, UNFINISHED, _INTERRUPTED = 0, 1, 75, 130
+_CONTINUES = "finished experiments stay imported; run the same command again to continue"
 _REPORT_S = 60.0  # between lines of progress if the output is not a terminal
 
 
@@ -43,6 +45,8 @@ def main(action: str, args: Any) -> int:
     """Run an action: `determined` or `verify`. `args` has the flags of the command as attributes.
 
     Returns UNFINISHED if `args.limit_s` has passed before the end."""
+    # The pool reports each lost connection with a traceback. The message of the error is enough.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     try:
         if action == "verify":
             return _verify(args)
@@ -62,18 +66,15 @@ def _import(args: Any) -> int:
     mapping = Path(args.mapping) if args.mapping else None
     if mapping is not None:
         require_writable(mapping)
-    with _source(args) as old, _target(args) as cluster:
-        progress = _Progress()
-        try:
-            result = importing.run(
-                old, cluster, options, _now, progress.show, _time_limit(args.limit_s)
-            )
-        finally:
-            progress.end()
-        if result.remaining:
-            print(f"{result.remaining:,} experiments remain")
-            return UNFINISHED
-        mapped = write_mapping(mapping, old, cluster) if mapping is not None else 0
+    with _continuing() as progress, _source(args) as old, _target(args) as cluster:
+        stop = _time_limit(args.limit_s)
+        result = importing.run(old, cluster, options, _now, progress.show, stop)
+        mapped = 0
+        if mapping is not None and not result.remaining:
+            mapped = write_mapping(mapping, old, cluster)
+    if result.remaining:
+        print(f"{result.remaining:,} experiments remain")
+        return UNFINISHED
     if result.was_complete:
         _say("this cluster was imported before: `det import verify` compares the two")
     _say_result(result)
@@ -114,12 +115,12 @@ def _plan(args: Any) -> int:
     print(f"{found.metrics:>14,} reports of metrics, about")
     print(f"{found.logs:>14,} lines of logs, about")
     print(f"{found.bytes / 1e6:>14,.0f} MB of metrics and logs in the source")
-    if found.running:
-        listed = ", ".join(str(id) for id in found.running[:10]) + (
-            ", …" if len(found.running) > 10 else ""
+    if found.paused:
+        listed = ", ".join(str(id) for id in found.paused[:10]) + (
+            ", …" if len(found.paused) > 10 else ""
         )
-        print(f"- {len(found.running)} experiments have not ended and move paused: {listed}")
-    for text in found.absent:
+        print(f"- {len(found.paused)} experiments have not ended and move paused: {listed}")
+    for text in (*found.canceled, *found.absent):
         print(f"- {text}")
     if found.unknown:
         print(
@@ -188,6 +189,10 @@ class _Progress:
         self._next_line = self._began + _REPORT_S
         self._is_terminal = sys.stderr.isatty()
 
+    @property
+    def has_begun(self) -> bool:
+        return self._first is not None
+
     def show(self, report: Report) -> None:
         if self._first is None:
             self._first = report.done
@@ -209,8 +214,22 @@ class _Progress:
         sys.stderr.flush()
 
     def end(self) -> None:
-        if self._is_terminal:
+        if self._is_terminal and self.has_begun:
             sys.stderr.write("\n")
+
+
+@contextmanager
+def _continuing() -> Iterator[_Progress]:
+    """Yield the progress of an import. Add to the error of a database that an import which has begun can continue."""
+    progress = _Progress()
+    try:
+        yield progress
+    except (DatabaseDown, TryAgain) as e:
+        if not progress.has_begun:
+            raise
+        raise type(e)(f"{e}; {_CONTINUES}") from e
+    finally:
+        progress.end()
 
 
 def _duration(seconds: float) -> str:

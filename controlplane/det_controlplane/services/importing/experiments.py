@@ -11,7 +11,7 @@ from det_controlplane.core.importing import experiments as convert
 from det_controlplane.core.importing.ids import Ids
 from det_controlplane.core.importing.options import Options
 from det_controlplane.core.importing.remarks import Remarks
-from det_controlplane.core.importing.replay import OldTrial, OldValidation, Replay, rebuild
+from det_controlplane.core.importing.replay import Replay
 from det_controlplane.core.importing.values import uuid_of
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
@@ -23,6 +23,7 @@ from det_controlplane.db.importing.reading import Batch, Row
 from det_controlplane.db.importing.source import Source
 from det_controlplane.db.trials import trials
 from det_controlplane.db.trials.trials import PlannedTrial
+from det_controlplane.services.importing import searches
 
 
 @dataclass(slots=True)
@@ -163,22 +164,9 @@ class _BatchImport:
     def _rebuild_search(
         self, row: Row, old_trials: Sequence[Row], config: Mapping[str, Any]
     ) -> Replay:
-        """Rebuild the search of an experiment that continues here; an empty replay for any other."""
-        state = convert.experiment_state(row)
-        if not state.live:
-            return Replay()
-        reports = reading.validations(self._whole.source, [t["id"] for t in old_trials])
-        replay = rebuild(
-            config,
-            convert.seed_of(config),
-            [OldTrial(t["id"], convert.trial_state(t, state), t["hparams"]) for t in old_trials],
-            [OldValidation(trial_id, metrics) for trial_id, metrics in reports],
-        )
+        replay = searches.rebuilt(self._whole.source, row, old_trials, config)
         if replay.problem:
-            self._remarks.add(
-                f"experiment {row['id']}",
-                f"moves as canceled: {replay.problem}; continue its trials with `det experiment continue` or fork it",
-            )
+            self._remarks.add(f"experiment {row['id']}", searches.remark(replay))
         return replay
 
     def _add_trials(

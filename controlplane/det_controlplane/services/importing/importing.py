@@ -10,6 +10,7 @@ from datetime import datetime
 from det_controlplane.core.importing.ids import Ids, is_name
 from det_controlplane.core.importing.options import Options, parse_logs
 from det_controlplane.core.importing.remarks import Remarks
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Unstorable, Violated
 from det_controlplane.db.importing import dictionary, reading, target
 from det_controlplane.db.importing.source import Source
@@ -86,9 +87,23 @@ def _begin(source: Source, cluster: Target, name: str, options: Options) -> targ
             ids = choose_ids(source, tx, options)
             last = reading.largest_ids(source)
             target.begin(tx, name, ids, last, str(options.logs), options.name)
-            progress = target.find(tx, name)
+        else:
+            _continue(tx, progress, options)
+        progress = target.find(tx, name)
     assert progress is not None
     return progress
+
+
+def _continue(tx: Tx, progress: target.Progress, options: Options) -> None:
+    """Set a new name. Raises Invalid if the ids would have to change."""
+    offset = progress.offsets["experiments"]
+    if options.id_offset > offset:
+        raise Invalid(
+            f"--id-offset {options.id_offset}: this import has begun with {offset}, which cannot change; leave it out"
+        )
+    if options.name and options.name != progress.name:
+        _check_name(options.name, target.every(tx))
+        target.advance(tx, progress.id, name=options.name)
 
 
 def _check_name(name: str, imports: Sequence[target.Progress]) -> None:

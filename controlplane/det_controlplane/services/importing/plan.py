@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from det_controlplane.core.importing import experiments as convert
 from det_controlplane.db.importing import dictionary, reading
 from det_controlplane.db.importing.source import Source
+from det_controlplane.services.importing import searches
 
 # Rows a second on two cores, rather few than many: bench/importing.py measures them.
 _METRICS_A_SECOND, _LOGS_A_SECOND, _TRIALS_A_SECOND = 35_000, 40_000, 700
@@ -30,7 +31,8 @@ class Plan:
     metrics: int  # estimated by PostgreSQL
     logs: int
     bytes: int
-    running: tuple[int, ...]  # experiments that are imported paused
+    paused: tuple[int, ...]  # experiments that are imported paused
+    canceled: tuple[str, ...]  # lines about experiments that are imported as canceled
     absent: tuple[str, ...]
     unknown: tuple[str, ...]  # tables and columns that this version does not know
     seconds: float  # estimated
@@ -41,14 +43,14 @@ def look(source: Source, logs: str) -> Plan:
     counts["trials"] = reading.count(source, source.trials)
     metrics = source.size("raw_steps", "raw_validations", "generic_metrics", "system_metrics")
     lines = source.size("task_logs")
-    running = [
-        row["id"]
-        for row in reading.unended_experiments(source)
-        if convert.experiment_state(row).live
-    ]
+    unended = reading.unended_experiments(source)
+    paused, canceled = searches.foresee(
+        source, [row for row in unended if convert.experiment_state(row).live]
+    )
     log_rows = 0 if logs == "none" else lines.rows
     return Plan(
-        counts, metrics.rows, log_rows, metrics.bytes + (lines.bytes if log_rows else 0), tuple(running),
+        counts, metrics.rows, log_rows, metrics.bytes + (lines.bytes if log_rows else 0), tuple(paused),
+        tuple(canceled.lines()),
         tuple(text for table, text in _ABSENT if reading.has_rows(source, table)),
         dictionary.unknown(source.catalog),
         counts["trials"] / _TRIALS_A_SECOND + metrics.rows / _METRICS_A_SECOND + log_rows / _LOGS_A_SECOND,
