@@ -1,0 +1,170 @@
+"""Compute the expected cost of finishing before a deadline, by dynamic programming.
+
+The table answers: with this much time left, this much slack and this state, what does the rest of the work cost if every
+later decision is the best one? Slack is the time left minus the work left. Waiting and starting use up slack; running
+keeps it; it never grows. Work that runs on demand can always finish, so the cost is finite wherever the slack covers
+the starts that are needed.
+
+Prices are parts of the price on demand, times are hours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp
+from typing import NamedTuple
+
+from .spot_spells import end_probability
+
+# Spells have phases: their ages from 0, 0.5, 2 and 8 hours on.
+PHASES = range(4)
+_PHASE_STARTS_H = (0.0, 0.5, 2.0, 8.0)
+_TYPICAL_AGES_H = (0.2, 1.1, 4.0, 16.0)
+_PHASE_LENGTHS_H = (0.5, 1.5, 6.0)
+STEPS = 48
+SLACK_LEVELS = 24
+IMPOSSIBLE = 1e6
+
+Row = list[float]  # a value for each level of slack
+
+
+def phase_of(age_h: float) -> int:
+    return sum(age_h >= start for start in _PHASE_STARTS_H[1:])
+
+
+class Grid(NamedTuple):
+    """The steps of the table in time and slack, and the slack that a start takes."""
+
+    step_h: float
+    slack_step_h: float
+    restart_h: float
+
+
+class Odds(NamedTuple):
+    """What the table assumes of the spot market."""
+
+    price: float
+    loss: float  # factor on the end of a held machine
+    vanishing: float  # factor on the end of all offers
+    returning: float  # factor on the return of some offer
+    another: float  # probability that another offer is there when a held machine is lost
+    another_phase: int
+
+
+@dataclass(frozen=True)
+class Values:
+    """Costs by steps left, phase of the spell and level of slack."""
+
+    grid: Grid
+    waiting: list[list[Row]]  # nothing runs, no spot offer is available
+    offered: list[list[Row]]  # nothing runs, a spot offer is available
+    on_demand_alone: list[list[Row]]  # runs on demand, no spot offer is available
+    on_demand_offered: list[list[Row]]  # runs on demand, a spot offer is available
+    spot: list[list[Row]]
+
+    def at(self, table: list[list[Row]], phase: int, left_h: float, slack_h: float) -> float:
+        """Return a cost between the points of the table."""
+        if slack_h < -1e-9:
+            return IMPOSSIBLE
+        steps = max(0.0, left_h / self.grid.step_h)
+        low = min(int(steps), len(table) - 1)
+        high = min(low + 1, len(table) - 1)
+        part = steps - int(steps)
+        level = slack_h / self.grid.slack_step_h + 1e-9
+        return (1 - part) * _between(table[low][phase], level) + part * _between(
+            table[high][phase], level
+        )
+
+
+@lru_cache(maxsize=256)
+def cost_table(grid: Grid, odds: Odds) -> Values:
+    """Return the costs for up to `STEPS` steps. Equal arguments give the same table without work."""
+    h = grid.step_h
+    loss = [end_probability(age, h, odds.loss) for age in _TYPICAL_AGES_H]
+    vanishing = [end_probability(age, h, odds.vanishing) for age in _TYPICAL_AGES_H]
+    returning = [end_probability(age, h, odds.returning) for age in _TYPICAL_AGES_H]
+    next_phase = [*(1 - exp(-h / length) for length in _PHASE_LENGTHS_H), 0.0]
+    idle_shift = h / grid.slack_step_h
+    start_shift = grid.restart_h / grid.slack_step_h
+    spot_start, demand_start = odds.price * grid.restart_h, grid.restart_h
+    done: Row = [0.0] * SLACK_LEVELS
+    finished = [done for _ in PHASES]
+    values = Values(grid, [finished], [finished], [finished], [finished], [finished])
+
+    def unchanged(rows: Sequence[Row], phase: int, row: Row, probability: float) -> Row:
+        """Mix the rows of the spell's phase and its next phase with the row after its end."""
+        older = next_phase[phase] * (1 - probability)
+        same = 1 - probability - older
+        later = rows[min(phase + 1, PHASES[-1])]
+        return [
+            probability * a + older * b + same * c
+            for a, b, c in zip(row, later, rows[phase], strict=True)
+        ]
+
+    for step in range(1, STEPS + 1):
+        waiting, offered = values.waiting[-1], values.offered[-1]
+        alone, beside, spot = (
+            values.on_demand_alone[-1],
+            values.on_demand_offered[-1],
+            values.spot[-1],
+        )
+        work = [max(0.0, step * h - i * grid.slack_step_h) for i in range(SLACK_LEVELS)]
+        hours = [min(h, left) for left in work]
+        lost = _mix(offered[odds.another_phase], waiting[0], odds.another)
+        run_spot = [
+            _plus(hours, odds.price, unchanged(spot, p, lost, loss[p]), work) for p in PHASES
+        ]
+        run_alone = [
+            _plus(hours, 1.0, unchanged(alone, p, beside[0], returning[p]), work) for p in PHASES
+        ]
+        run_beside = [
+            _plus(hours, 1.0, unchanged(beside, p, alone[0], vanishing[p]), work) for p in PHASES
+        ]
+        idle = [
+            _shifted(unchanged(waiting, p, offered[0], returning[p]), idle_shift, 0.0, work)
+            for p in PHASES
+        ]
+        start_spot = [_shifted(row, start_shift, spot_start, work) for row in run_spot]
+        start_alone = [_shifted(row, start_shift, demand_start, work) for row in run_alone]
+        start_beside = [_shifted(row, start_shift, demand_start, work) for row in run_beside]
+        values.waiting.append([_least(idle[p], start_alone[p]) for p in PHASES])
+        values.offered.append([_least(start_spot[p], start_beside[p]) for p in PHASES])
+        values.on_demand_alone.append([_least(idle[p], run_alone[p]) for p in PHASES])
+        values.on_demand_offered.append([_least(run_beside[p], start_spot[p]) for p in PHASES])
+        values.spot.append(run_spot)
+    return values
+
+
+def _mix(one: Row, other: Row, part: float) -> Row:
+    return [part * a + (1 - part) * b for a, b in zip(one, other, strict=True)]
+
+
+def _least(one: Row, other: Row) -> Row:
+    return list(map(min, one, other))
+
+
+def _plus(hours: Row, price: float, then: Row, work: Row) -> Row:
+    """Add the price of a step to the costs after it. Finished work costs nothing."""
+    return [
+        min(IMPOSSIBLE, price * used + cost) if left > 0 else 0.0
+        for used, cost, left in zip(hours, then, work, strict=True)
+    ]
+
+
+def _shifted(row: Row, levels: float, price: float, work: Row) -> Row:
+    """Return the costs after slack is used up, for a price."""
+    return [
+        min(IMPOSSIBLE, price + _between(row, level - levels)) if work[level] > 0 else 0.0
+        for level in range(len(row))
+    ]
+
+
+def _between(row: Row, level: float) -> float:
+    """Interpolate. Below a possible level the lower one counts, because there the work may be late."""
+    if level < -1e-9:
+        return IMPOSSIBLE
+    low = min(int(level + 1e-9), len(row) - 1)
+    part = level - low
+    if part < 1e-6 or low == len(row) - 1 or row[low] >= IMPOSSIBLE / 2:
+        return row[low]
+    return (1 - part) * row[low] + part * row[low + 1]
