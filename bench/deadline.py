@@ -45,8 +45,8 @@ class Result(NamedTuple):
 def cases(traces: list[Trace], starts: int, seed: int, spot_price: float) -> Iterator[Case]:
     """Yield each setting on each trace, from random ticks."""
     numbers = random.Random(seed)
-    for trace, *setting in itertools.product(traces, LENGTHS_H, SLACKS, RESTARTS_H):
-        job = Job(*setting, spot_price)
+    for trace, work, slack, restart in itertools.product(traces, LENGTHS_H, SLACKS, RESTARTS_H):
+        job = Job(work, slack, restart, spot_price)
         ticks = job.ticks(trace)
         length = len(trace.zones[0])
         if ticks > length:

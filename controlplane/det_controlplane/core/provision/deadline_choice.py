@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from .deadline_values import (
-    SLACK_LEVELS,
-    STEPS,
-    Grid,
-    Odds,
-    cost_table,
-    phase_of,
-)  # fmt: skip
-from .spot_spells import SpotOffer, end_probability
+from .deadline_values import SLACK_LEVELS, STEPS, Grid, Odds, Table, cost_table, phase_of
+from .spot_spells import SpotOffer, end_probability, expected_ends
 
 # Factors and steps are rounded to powers, so that decisions share tables.
 _FACTOR_BASE = 1.4
@@ -74,7 +67,7 @@ def choose(work: DeadlineWork, offers: Sequence[SpotOffer]) -> Choice:
     possible = {Way.ON_DEMAND}
     if best is not None and _may_lose(work, _restart_left(work, Way.SPOT, best.name)):
         possible.add(Way.SPOT)
-    if best is None and work.slack_h - work.decision_h >= work.restart_h:
+    if offers and best is None and work.slack_h - work.decision_h >= work.restart_h:
         possible.add(Way.WAIT)
     if possible == {Way.ON_DEMAND}:
         return Choice(Way.ON_DEMAND, "", {}, is_last_chance=True)
@@ -107,9 +100,7 @@ def _best_offer(work: DeadlineWork, offers: Sequence[SpotOffer]) -> "SpotOffer |
 def _cost_of_while(work: DeadlineWork, offer: SpotOffer) -> tuple[float, str]:
     """Return the price of running until the expected loss, a loss included, for each hour of work."""
     hours = max(1.0, min(work.work_h, 8.0))
-    losses = offer.loss_factor() * -math.log(
-        max(1e-9, 1 - end_probability(offer.age_h, hours, 1.0))
-    )
+    losses = offer.loss_factor() * expected_ends(offer.age_h, hours)
     return offer.price + losses * work.restart_h / hours, offer.name
 
 
@@ -151,19 +142,19 @@ class _Costs:
 
     def of(self, way: Way) -> float:
         """Return the cost of one step in a way, and of the best decisions after it."""
-        work, step = self._work, self._grid.step_h
+        work, step, values = self._work, self._grid.step_h, self._values
         if way is Way.WAIT:
-            return self._after_none(work.slack_h - step)
+            return self._expected(values.waiting, values.offered, work.slack_h - step)
         restart = _restart_left(
             work, way, self._best.name if way is Way.SPOT and self._best else ""
         )
         slack = work.slack_h - restart
         hours = min(work.work_h, step) + restart
         if way is Way.ON_DEMAND:
-            return hours + self._after_demand(slack)
+            return hours + self._expected(values.on_demand_alone, values.on_demand_offered, slack)
         assert self._best is not None
         lost = end_probability(self._best.age_h, step, self._odds.loss)
-        values, after = self._values, work.left_h - step
+        after = work.left_h - step
         phase = phase_of(self._best.age_h + step)
         replaced = values.at(values.offered, self._odds.another_phase, after, slack)
         gone = values.at(values.waiting, 0, after, slack)
@@ -171,39 +162,22 @@ class _Costs:
         stays = values.at(values.spot, phase, after, slack)
         return hours * self._odds.price + lost * loss + (1 - lost) * stays
 
-    def _after_none(self, slack: float) -> float:
-        values = self._values
-        return self._expected(values.waiting, values.offered, slack)
-
-    def _after_demand(self, slack: float) -> float:
-        values = self._values
-        return self._expected(values.on_demand_alone, values.on_demand_offered, slack)
-
-    def _expected(
-        self,
-        without: "list[list[list[float]]]",
-        with_offer: "list[list[list[float]]]",
-        slack: float,
-    ) -> float:
+    def _expected(self, without: Table, with_offer: Table, slack: float) -> float:
         """Return the mean of the costs with and without a spot offer after a step."""
         values, step = self._values, self._grid.step_h
         after = self._work.left_h - step
         if self._best is not None:
             ends = end_probability(self._best.age_h, step, self._odds.vanishing)
             phase = phase_of(self._best.age_h + step)
-            return ends * values.at(without, 0, after, slack) + (1 - ends) * values.at(
-                with_offer, phase, after, slack
-            )
-        missing = math.exp(
-            -sum(
-                -math.log(1 - end_probability(o.age_h, step, o.return_factor()))
-                for o in self._unavailable
-            )
+            none = values.at(without, 0, after, slack)
+            return ends * none + (1 - ends) * values.at(with_offer, phase, after, slack)
+        missing = math.prod(
+            1 - end_probability(offer.age_h, step, offer.return_factor())
+            for offer in self._unavailable
         )
         youngest = min(offer.age_h for offer in self._unavailable)
-        return missing * values.at(without, phase_of(youngest + step), after, slack) + (
-            1 - missing
-        ) * values.at(with_offer, 0, after, slack)
+        none = values.at(without, phase_of(youngest + step), after, slack)
+        return missing * none + (1 - missing) * values.at(with_offer, 0, after, slack)
 
 
 def _rounded(factor: float) -> float:

@@ -1,9 +1,8 @@
 """Compute the expected cost of finishing before a deadline, by dynamic programming.
 
-The table answers: with this much time left, this much slack and this state, what does the rest of the work cost if every
-later decision is the best one? Slack is the time left minus the work left. Waiting and starting use up slack; running
-keeps it; it never grows. Work that runs on demand can always finish, so the cost is finite wherever the slack covers
-the starts that are needed.
+The table gives the cost of the rest of the work if every later decision is the best one, by the time left, the slack
+and the state of the market. Slack is the time left minus the work left. Waiting and starting use up slack; running
+keeps it; it never grows. Work on demand always finishes, so the cost is finite if the slack covers the next start.
 
 Prices are parts of the price on demand, times are hours.
 """
@@ -25,7 +24,8 @@ STEPS = 48
 SLACK_LEVELS = 24
 IMPOSSIBLE = 1e6
 
-Row = list[float]  # a value for each level of slack
+Row = list[float]  # a cost for each level of slack
+Table = list[list[Row]]  # by the steps left and the phase of the spell
 
 
 def phase_of(age_h: float) -> int:
@@ -41,7 +41,7 @@ class Grid(NamedTuple):
 
 
 class Odds(NamedTuple):
-    """What the table assumes of the spot market."""
+    """Assumptions of a table about the spot market."""
 
     price: float
     loss: float  # factor on the end of a held machine
@@ -56,13 +56,13 @@ class Values:
     """Costs by steps left, phase of the spell and level of slack."""
 
     grid: Grid
-    waiting: list[list[Row]]  # nothing runs, no spot offer is available
-    offered: list[list[Row]]  # nothing runs, a spot offer is available
-    on_demand_alone: list[list[Row]]  # runs on demand, no spot offer is available
-    on_demand_offered: list[list[Row]]  # runs on demand, a spot offer is available
-    spot: list[list[Row]]
+    waiting: Table  # nothing runs, no spot offer is available
+    offered: Table  # nothing runs, a spot offer is available
+    on_demand_alone: Table  # runs on demand, no spot offer is available
+    on_demand_offered: Table  # runs on demand, a spot offer is available
+    spot: Table
 
-    def at(self, table: list[list[Row]], phase: int, left_h: float, slack_h: float) -> float:
+    def at(self, table: Table, phase: int, left_h: float, slack_h: float) -> float:
         """Return a cost between the points of the table."""
         if slack_h < -1e-9:
             return IMPOSSIBLE

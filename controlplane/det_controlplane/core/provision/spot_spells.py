@@ -1,7 +1,7 @@
 """Describe how long spot offers stay available, and learn it from observations.
 
-An offer has spells: it is available for a time, then unavailable for a time. In public traces of 2023 the end of a spell
-becomes less probable with its age, by nearly the same law in all zones: `0.75 / (0.5 h + age)` an hour. An offer
+An offer has spells: it is available for a time, then unavailable for a time. In public traces of 2023 the end of a
+spell becomes less probable with its age, by nearly the same law in all zones: `0.75 / (0.5 h + age)` an hour. An offer
 differs from the law by a factor for each kind of spell. The factors are learned.
 
 Times are hours.
