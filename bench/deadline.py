@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 def cases(traces: list[Trace], starts: int, seed: int, spot_price: float) -> Iterator[Case]:
-    """Yield each setting on each trace, from random ticks."""
+    """Yield each setting on each trace, from random ticks: more of them for a trace of several zones."""
     numbers = random.Random(seed)
     for trace, work, slack, restart in itertools.product(traces, LENGTHS_H, SLACKS, RESTARTS_H):
         job = Job(work, slack, restart, spot_price)
@@ -51,7 +51,7 @@ def cases(traces: list[Trace], starts: int, seed: int, spot_price: float) -> Ite
         length = len(trace.zones[0])
         if ticks > length:
             continue
-        for _ in range(starts):
+        for _ in range(starts * len(trace.zones)):
             yield Case(job, trace.cut(numbers.randint(0, length - ticks), ticks))
 
 
