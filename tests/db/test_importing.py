@@ -15,7 +15,7 @@ from det_controlplane.db.engine.connections import plain_engine
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.db.engine.migrate import MigrationError
-from det_controlplane.db.importing import connecting, source, target
+from det_controlplane.db.importing import connecting, dictionary, source, target
 from det_controlplane.db.importing.source import NotDetermined
 from det_controlplane.db.importing.target import ImportRunning
 from det_controlplane.services.errors import Invalid
@@ -282,6 +282,74 @@ def test_older_version_is_imported(whole: SourceCluster, new_url: str, rows: Row
         (20, 16),
     ]
     assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+# Versions before metrics of any group had one table for each of the two groups, with their columns in another order.
+TWO_TABLES = """
+    ALTER TABLE metrics DETACH PARTITION raw_steps; ALTER TABLE metrics DETACH PARTITION raw_validations;
+    DROP TABLE metrics; ALTER TABLE raw_steps DROP partition_type, DROP metric_group;
+    ALTER TABLE raw_validations DROP partition_type, DROP metric_group, DROP total_batches;
+    ALTER TABLE raw_validations ADD total_batches integer NOT NULL DEFAULT 16
+"""
+
+
+def test_metrics_of_two_tables_are_imported(whole: SourceCluster, new_url: str, rows: Rows) -> None:
+    change(whole.url, OLDER)
+    change(whole.url, TWO_TABLES)
+    imported(whole, new_url)
+    assert rows("SELECT metric_group, count(*) FROM metrics GROUP BY 1 ORDER BY 1") == [
+        ("training", 2), ("validation", 2),
+    ]  # fmt: skip
+    assert [each for each in compared(whole, new_url) if not each.equal] == []
+
+
+def test_contents_that_never_move_are_named(whole: SourceCluster, new_url: str) -> None:
+    whole.add("trial_logs", id=1, trial_id=20, message=b"old line")
+    sentence = "logs of trials that ran on versions before 0.17 do not move"
+    with source.opened(whole.url) as snapshot:
+        assert plan.look(snapshot, "all").absent == (sentence,)
+    assert sentence in imported(whole, new_url).remarks.lines()
+
+
+# Tables that a version may lack. An import needs none of them.
+OPTIONAL = sorted(
+    set(dictionary.COLUMNS) - {
+        "allocations", "checkpoints_v2", "cluster_id", "experiments", "metrics", "runs", "tasks", "trials",
+        "run_id_task_id", "users", "jobs", "projects", "workspaces",
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("table", OPTIONAL)
+def test_source_may_lack_a_table(
+    whole: SourceCluster, new_url: str, rows: Rows, table: str
+) -> None:
+    change(whole.url, f"DROP TABLE {table} CASCADE")
+    with source.opened(whole.url) as snapshot:
+        assert plan.look(snapshot, "all").counts["experiments"] == 4
+    imported(whole, new_url)
+    assert rows("SELECT count(*) FROM experiments") == [(4,)]
+    compared(whole, new_url)
+
+
+REQUIRED_COLUMNS = {
+    "id", "experiment_id", "run_id", "trial_id", "task_id", "allocation_id", "uuid", "state", "config", "owner_id",
+    "model_definition", "start_time", "metrics", "total_batches", "trial_run_id", "archived", "end_time", "username",
+    "cluster_id", "job_id", "job_type", "task_type", "name", "partition_type",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "table", ["experiments", "runs", "users", "projects", "workspaces", "checkpoints_v2", "tasks", "allocations"]
+)  # fmt: skip
+def test_source_may_lack_columns(
+    whole: SourceCluster, new_url: str, rows: Rows, table: str
+) -> None:
+    for column in set(dictionary.COLUMNS[table].split()) - REQUIRED_COLUMNS:
+        change(whole.url, f"ALTER TABLE {table} DROP {column} CASCADE")
+    imported(whole, new_url)
+    assert rows("SELECT count(*) FROM experiments") == [(4,)]
+    assert rows("SELECT count(*) FROM trials") == [(2,)]
 
 
 def test_fork_with_unknown_tables_and_columns_is_imported(

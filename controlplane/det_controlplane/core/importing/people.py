@@ -103,15 +103,22 @@ def free_key(used: Iterable[str]) -> Callable[[str, str], str]:
 
 
 def role_assignment(
-    row: Row, roles: Mapping[int, str], personal_groups: Mapping[int, int], scopes: Mapping[int, int | None],
+    row: Row, roles: Mapping[int, str], groups: Mapping[int, int | None], scopes: Mapping[int, int | None],
     ids: Ids, remarks: Remarks,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Return the role of a user or a group, or None if this cluster has no such role."""
+    """Return the role of a user or a group, or None if there is no such role or group.
+
+    `groups` has the user of each personal group, and None for other groups."""
     name = roles.get(row["role_id"], "")
     if name not in ROLES:
         remarks.add(f"role {name!r}", "does not exist here: its assignments do not move")
         return None
-    user_id = personal_groups.get(row["group_id"])
+    if row["group_id"] not in groups:
+        remarks.add(
+            f"role {name!r} of group {row['group_id']}", "does not move: its group is missing"
+        )
+        return None
+    user_id = groups[row["group_id"]]
     workspace_id = scopes.get(row.get("scope_id") or 0)
     return {
         "role": name, "user_id": ids.optional("users", user_id),

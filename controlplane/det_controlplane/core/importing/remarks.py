@@ -30,7 +30,7 @@ class Remarks:
         ]
 
     def add(self, subject: str, text: str) -> None:
-        """Add a remark about a row, such as "experiment 17"."""
+        """Add a remark about a row, such as "experiment 17", or '' for a remark about the whole cluster."""
         rows = self._rows.setdefault(text, _Rows())
         rows.count += 1
         if len(rows.listed) < _LISTED:
@@ -42,5 +42,6 @@ class Remarks:
         for text, rows in self._rows.items():
             more = rows.count - len(rows.listed)
             others = f" and {more} more" if more else ""
-            lines.append(f"{', '.join(rows.listed)}{others}: {text}")
+            subject = f"{', '.join(rows.listed)}{others}"
+            lines.append(f"{subject}: {text}" if subject else text)
         return lines

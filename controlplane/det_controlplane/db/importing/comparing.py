@@ -17,7 +17,11 @@ class Figure:
     name: str
     there: str
     here: str
-    of_logs: bool = False
+    table: str = ""  # that a source may lack
+
+    @property
+    def of_logs(self) -> bool:
+        return self.table == "task_logs"
 
 
 _IMPORTED = "id > {experiments} AND id <= {experiments} + {last_experiments}"
@@ -35,12 +39,12 @@ FIGURES = (
     ),
     Figure(
         "reports of metrics",
-        "SELECT count(*) FROM {metrics_table} WHERE jsonb_typeof(metrics) = 'object'",
+        "SELECT count(*) FROM {metrics_table} m WHERE jsonb_typeof(metrics) = 'object'",
         "SELECT count(*) FROM metrics WHERE id > {metrics} AND id <= {metrics} + {last_metrics}",
     ),
     Figure(
         "sum of their batches",
-        "SELECT coalesce(sum(total_batches), 0) FROM {metrics_table} WHERE jsonb_typeof(metrics) = 'object'",
+        "SELECT coalesce(sum(total_batches), 0) FROM {metrics_table} m WHERE jsonb_typeof(metrics) = 'object'",
         "SELECT coalesce(sum(total_batches), 0) FROM metrics WHERE id > {metrics} AND id <= {metrics} + {last_metrics}",
     ),
     Figure(
@@ -62,16 +66,17 @@ FIGURES = (
         "lines of their logs",
         "SELECT count(*) FROM task_logs a WHERE EXISTS (SELECT FROM {link_table} l WHERE l.task_id = a.task_id)",
         f"SELECT count(*) FROM task_logs WHERE task_id IN (SELECT task_id FROM trials WHERE experiment_id IN (SELECT id FROM experiments WHERE {_IMPORTED}))",
-        of_logs=True,
+        table="task_logs",
     ),
     Figure(
         "users", "SELECT count(*) FROM users",
         "SELECT count(*) + {merged_users} FROM users WHERE id > {users} + 2 AND id <= {users} + {last_users}",
     ),
-    Figure("models", "SELECT count(*) FROM models", "SELECT count(*) FROM models WHERE id > {models} AND id <= {models} + {last_models}"),
+    Figure("models", "SELECT count(*) FROM models", "SELECT count(*) FROM models WHERE id > {models} AND id <= {models} + {last_models}", "models"),
     Figure(
         "model versions", "SELECT count(*) FROM model_versions",
         "SELECT count(*) FROM model_versions WHERE id > {model_versions} AND id <= {model_versions} + {last_model_versions}",
+        "model_versions",
     ),
 )  # fmt: skip
 
@@ -98,7 +103,7 @@ def value_here(tx: Tx, figure: Figure, ids: Ids, last: dict[str, int]) -> str:
 def sample_there(source: Source, count: int) -> list[dict[str, Any]]:
     """Return reports of metrics, spread over all of them by their ids."""
     rows = source.query(
-        f"""SELECT to_jsonb(m) FROM (SELECT min(id) AS first, max(id) AS last FROM {source.metrics}) r
+        f"""SELECT to_jsonb(m) FROM (SELECT min(id) AS first, max(id) AS last FROM {source.metrics} m) r
             JOIN LATERAL (SELECT * FROM generate_series(r.first, r.last, greatest(1, (r.last - r.first) / :count)) AS id) s ON true
             JOIN {source.metrics} m ON m.id = s.id WHERE jsonb_typeof(m.metrics) = 'object'""",
         count=count,

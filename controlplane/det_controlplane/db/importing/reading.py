@@ -41,7 +41,7 @@ def largest_ids(source: Source) -> dict[str, int]:
     tables = {kind: kind for kind in _NUMBERED if source.has(kind)}
     tables |= {"trials": source.trials, "metrics": source.metrics}
     largest = {
-        kind: source.scalar(f"SELECT max(id) FROM {table}") for kind, table in tables.items()
+        kind: source.scalar(f"SELECT max(id) FROM {table} t") for kind, table in tables.items()
     }
     return {kind: int(id or 0) for kind, id in largest.items()}
 
@@ -155,8 +155,8 @@ def storages(source: Source) -> dict[int, Row]:
     found = {}
     for backend in source.rows("storage_backend"):
         for kind in KINDS:
-            if (number := backend.get(f"{kind}_id")) is not None:
-                found[backend["id"]] = storage_config(kind, rows[kind][number])
+            if row := rows[kind].get(backend.get(f"{kind}_id")):
+                found[backend["id"]] = storage_config(kind, row)
     return found
 
 

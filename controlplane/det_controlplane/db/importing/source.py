@@ -55,7 +55,12 @@ class Source:
         self.has_all_metrics = self.has("metrics", "partition_type")
         self.metrics = "metrics"
         if not self.has_all_metrics:
-            self.metrics = "(TABLE raw_steps UNION ALL TABLE raw_validations) AS reports"
+            columns = (
+                "id, trial_id, total_batches, metrics"  # which figures need; their order varies
+            )
+            self.metrics = (
+                f"(SELECT {columns} FROM raw_steps UNION ALL SELECT {columns} FROM raw_validations)"
+            )
         self.task_of_trial = ("run_id_task_id", "run_id")
         if not self.has("run_id_task_id"):
             self.task_of_trial = ("trial_id_task_id", "trial_id")

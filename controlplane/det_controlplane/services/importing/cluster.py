@@ -78,9 +78,11 @@ class ClusterImport:
         )
         models = self.source.rows("models", "true ORDER BY id")
         target.add(self.tx, "models", [people.model(row, self.ids, name) for row in models])
+        model_ids = {row["id"] for row in models}
         versions = [
             people.model_version(row, self.ids)
             for row in self.source.rows("model_versions", "true ORDER BY id")
+            if row["model_id"] in model_ids
         ]
         present = target.checkpoints_present(self.tx, [row["checkpoint_uuid"] for row in versions])
         for row in versions:
@@ -151,11 +153,9 @@ class ClusterImport:
             row["id"]: row.get("scope_workspace_id")
             for row in self.source.rows("role_assignment_scopes")
         }
-        personal = {
-            row["id"]: row["user_id"] for row in self.source.rows("groups", "user_id IS NOT NULL")
-        }
+        groups = {row["id"]: row["user_id"] for row in self.source.rows("groups")}
         assignments = [
-            people.role_assignment(row, roles, personal, scopes, self.ids, self.remarks)
+            people.role_assignment(row, roles, groups, scopes, self.ids, self.remarks)
             for row in self.source.rows("role_assignments")
         ]
         target.add(
@@ -179,6 +179,7 @@ class ClusterImport:
         triggers = [
             people.webhook_trigger(row, self.ids)
             for row in self.source.rows("webhook_triggers", "true ORDER BY id")
+            if row["webhook_id"] in {webhook["id"] for webhook in webhooks}
         ]
         target.add(self.tx, "webhook_triggers", [row for row in triggers if row is not None])
         for row in rows:

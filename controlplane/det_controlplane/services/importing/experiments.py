@@ -75,7 +75,7 @@ class ExperimentImport:
 
     def _copy_logs(self, tx: Tx, batch: Batch) -> None:
         logs = self.options.logs
-        if logs.kind == "none":
+        if logs.kind == "none" or not self.source.has("task_logs"):
             return
         failed = {row["id"] for row in batch.trials if row["state"] == "ERROR"}
         task_ids = {

@@ -16,6 +16,7 @@ from det_controlplane.db.importing import dictionary, reading, target
 from det_controlplane.db.importing.source import Source
 from det_controlplane.db.importing.target import Target
 from det_controlplane.services.errors import Invalid
+from det_controlplane.services.importing import plan
 from det_controlplane.services.importing.cluster import ClusterImport, choose_ids
 from det_controlplane.services.importing.experiments import Counts, ExperimentImport
 
@@ -67,6 +68,8 @@ def run(
         with cluster.begin() as tx:
             for name in dictionary.unknown(source.catalog):
                 result.remarks.add(name, UNKNOWN)
+            for text in plan.absent(source):
+                result.remarks.add("", text)
             ClusterImport(source, tx, result.ids, result.remarks, now()).import_people()
             target.advance(tx, progress.id, people=True, remarks=result.remarks.to_json())
     _import_experiments(source, cluster, progress, options, now, report, may_continue, result)

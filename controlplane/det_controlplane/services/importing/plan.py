@@ -22,6 +22,14 @@ _ABSENT = (
     ("user_web_settings", "settings of the old WebUI do not move"),
     ("resource_aggregates", "sums of usage do not move: they are computed again from the runs"),
     ("trial_profiler_metrics", "profiler series of versions before 0.30 do not move"),
+    ("trial_logs", "logs of trials that ran on versions before 0.17 do not move"),
+    (
+        "rp_workspace_bindings",
+        "bindings of resource pools to workspaces do not move: bind them again",
+    ),
+    ("workspace_namespace_bindings", "namespaces of Kubernetes do not move"),
+    ("trials_collections", "collections of trials do not move"),
+    ("cluster_messages", "the message on all pages does not move"),
 )
 
 
@@ -38,6 +46,11 @@ class Plan:
     seconds: float  # estimated
 
 
+def absent(source: Source) -> tuple[str, ...]:
+    """Return sentences about contents of the source that never move."""
+    return tuple(text for table, text in _ABSENT if reading.has_rows(source, table))
+
+
 def look(source: Source, logs: str) -> Plan:
     counts = {name: reading.count(source, table) for name, table in _COUNTED if source.has(table)}
     counts["trials"] = reading.count(source, source.trials)
@@ -51,7 +64,7 @@ def look(source: Source, logs: str) -> Plan:
     return Plan(
         counts, metrics.rows, log_rows, metrics.bytes + (lines.bytes if log_rows else 0), tuple(paused),
         tuple(canceled.lines()),
-        tuple(text for table, text in _ABSENT if reading.has_rows(source, table)),
+        absent(source),
         dictionary.unknown(source.catalog),
         counts["trials"] / _TRIALS_A_SECOND + metrics.rows / _METRICS_A_SECOND + log_rows / _LOGS_A_SECOND,
     )  # fmt: skip

@@ -43,6 +43,8 @@ def _figures(source: Source, tx: Tx, ids: Ids, with_logs: bool) -> Iterator[Comp
     for figure in comparing.FIGURES:
         if figure.of_logs and not with_logs:
             continue
+        if figure.table and not source.has(figure.table):
+            continue
         there = comparing.value_there(source, figure)
         here = comparing.value_here(tx, figure, ids, last)
         yield Comparison(figure.name, there, here, there == here)
