@@ -9,7 +9,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from det_cli.exporting import rows
-from det_cli.exporting.mlflow import FileNames, metric_line, params, run_id, run_meta
+from det_cli.exporting.mlflow import metric_line, params, run_meta
+from det_cli.exporting.mlflow_files import FileNames, run_id
+from det_cli.exporting.mlflow_models import uri_of
 from det_cli.exporting.parquet import schema
 
 TIME = "2026-01-02T03:04:05.678Z"
@@ -143,3 +145,18 @@ def test_states_have_numbers_of_mlflow(state: str, status: int) -> None:
     meta = run_meta(experiment, trial, run_id(CLUSTER, 7), "file:///x")
     assert (meta["status"], meta["user_id"], meta["end_time"]) == (status, "ada", None)
     assert meta["run_id"] == run_id(CLUSTER, 7) != run_id(CLUSTER, 8)
+
+
+@pytest.mark.parametrize(
+    ("storage", "uri"),
+    [
+        ({"type": "s3", "bucket": "b", "prefix": "a/b/"}, "s3://b/a/b/u1"),
+        ({"type": "gcs", "bucket": "b", "prefix": None}, "gs://b/u1"),
+        ({"type": "azure", "container": "c"}, "azure://c/u1"),
+        ({"type": "shared_fs", "host_path": "/data", "storage_path": "x y"}, "file:///data/x%20y/u1"),
+        ({"type": "directory", "container_path": "/c"}, "file:///c/u1"),
+        ({}, "determined:u1"),
+    ],
+)  # fmt: skip
+def test_locations_of_checkpoints(storage: dict[str, Any], uri: str) -> None:
+    assert uri_of(storage, "u1") == uri

@@ -281,6 +281,28 @@ def test_rows_are_written_in_groups(
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [4, 4, 4, 3]
 
 
+def test_mlflow_store_has_the_model_registry(filled: Caller, det: Det, tmp_path: Path) -> None:
+    filled.post("/api/v1/models", {"name": "net:v2"})
+    out = tmp_path / "out"
+    assert "3 models, 1 model versions" in det("export", "mlflow", "--all", out).out
+    registry = out / "mlruns" / "models"
+    assert sorted(p.name for p in registry.iterdir()) == ["empty", "net", "net_v2"]
+    model = yaml.safe_load((registry / "net_v2" / "meta.yaml").read_text())
+    assert model["name"] == "net_v2"
+    assert (registry / "net_v2" / "tags" / "determined.name").read_text() == "net:v2"
+    assert json.loads((registry / "net" / "tags" / "determined.labels").read_text()) == ["x"]
+    version = yaml.safe_load((registry / "net" / "version-1" / "meta.yaml").read_text())
+    (run,) = (p.parent.name for p in (out / "mlruns" / "1").glob("*/meta.yaml"))
+    assert (version["run_id"], version["version"], version["status"]) == (run, 1, "READY")
+    assert version["source"].endswith(UUID.format(1))
+    assert version["source"].startswith("file://")
+    assert det("export", "verify", out).code == 0
+    (registry / "net" / "version-1" / "meta.yaml").unlink()
+    result = det("export", "verify", out)
+    assert result.code == 1
+    assert "model_versions: files are missing or changed" in result.err
+
+
 def test_mlflow_store_has_runs_with_params_metrics_and_tags(
     filled: Caller, det: Det, tmp_path: Path
 ) -> None:
@@ -289,7 +311,7 @@ def test_mlflow_store_has_runs_with_params_metrics_and_tags(
     assert result.code == 0
     assert "3 other values" in result.out
     store = out / "mlruns"
-    assert sorted(p.name for p in store.iterdir()) == ["1", "2", "3"]
+    assert sorted(p.name for p in store.iterdir()) == ["1", "2", "3", "models"]
     experiment = yaml.safe_load((store / "2" / "meta.yaml").read_text())
     assert experiment["experiment_id"] == "2"
     assert experiment["name"] == "e2 (2)"

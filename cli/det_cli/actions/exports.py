@@ -24,8 +24,6 @@ _PROGRESS_S = 10.0
 class Writer(Protocol):
     """Writes one format. Each part has whole experiments, or all models."""
 
-    has_models: bool
-
     def table(self, row: "Row") -> str:
         """Return the table that counts a row."""
         ...
@@ -96,7 +94,7 @@ def _write(session: "Session", selection: "Selection", folder: "Folder") -> None
             say(f"read {len(folder.experiments()) + len(open_ids)} experiments")
     if open_ids:
         close()
-    if writer.has_models:
+    if all(part.experiments for part in folder.parts):  # the part with the models is missing
         for row in source.models(session, selection, folder.experiments()):
             writer.write(row)
         close(models=True)
@@ -152,9 +150,8 @@ def _in_cluster(
             parts[part_of[experiment["id"]]].update(map(writer.table, rows))
         else:
             newer += 1
-    if writer.has_models:
-        rows = source.models(session, selection, folder.experiments())
-        parts[-1].update(map(writer.table, rows))
+    rows = source.models(session, selection, folder.experiments())
+    parts[-1].update(map(writer.table, rows))
     return parts, newer
 
 

@@ -1,26 +1,33 @@
 """Write the rows of an export as a file store of MLflow: an experiment per experiment, a run per trial."""
 
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
-import yaml
-
+from det_cli.exporting import mlflow_models
 from det_cli.exporting.folder import Folder
-from det_cli.exporting.rows import TABLE_OF, Checkpoint, Experiment, Metric, Row, Trial
+from det_cli.exporting.mlflow_files import FileNames, milliseconds, run_id, write_folder
+from det_cli.exporting.mlflow_models import MlflowModels
+from det_cli.exporting.rows import (
+    TABLE_OF,
+    Checkpoint,
+    Experiment,
+    Metric,
+    Model,
+    ModelVersion,
+    Row,
+    Trial,
+)
 
 OTHER_VALUES = (
     "other_values"  # counts texts, lists and objects, which MLflow does not store as metrics
 )
 _LINES = 50_000  # of metrics in memory
-_LONGEST_NAME, _LONGEST_PARAM = 240, 6000  # bytes of a file's name, characters of a value
-_NOT_IN_NAMES = re.compile(r"[^/\w.\- ]")
+_LONGEST_PARAM = 6000  # characters
 # MLflow's numbers of run states.
 _RUNNING, _SCHEDULED, _FINISHED, _FAILED, _KILLED = 1, 2, 3, 4, 5
 _STATUS = {
@@ -33,8 +40,6 @@ _STATUS = {
 
 
 class MlflowWriter:
-    has_models = False
-
     def __init__(self, folder: Folder) -> None:
         self._store = folder.path / "mlruns"
         self._cluster = UUID(folder.manifest.cluster_id)
@@ -43,6 +48,7 @@ class MlflowWriter:
         self._experiment: Experiment | None = None
         self._checkpoints: dict[int, list[Checkpoint]] = {}
         self._metrics = _MetricFiles(self._unfinished)
+        self._models = MlflowModels(self._unfinished, self._store, self._cluster)
 
     def table(self, row: Row) -> str:
         if isinstance(row, Metric) and row.value is None:
@@ -69,29 +75,40 @@ class MlflowWriter:
             self._checkpoints.setdefault(row.trial_id, []).append(row)
         elif isinstance(row, Metric) and row.value is not None:
             self._metrics.add(row, row.value)
+        elif isinstance(row, Model):
+            self._models.add_model(row)
+        elif isinstance(row, ModelVersion):
+            self._models.add_version(row)
 
     def is_full(self) -> bool:
         return True
 
     def finish(self, number: int, *, models: bool = False) -> dict[str, int]:
-        """Move the directory of a finished experiment into the store. Return its rows."""
+        """Move the directory of a finished experiment, or of all models, into the store. Return its rows."""
+        if models:
+            self._unfinished.mkdir(exist_ok=True)
+            self._move(mlflow_models.FOLDER)
+            return dict(self._models.counts)
         assert self._experiment is not None
         self._metrics.flush()
         for trial_id, checkpoints in self._checkpoints.items():
             folder = self._unfinished / self._metrics.runs[trial_id] / "artifacts"
             text = json.dumps([_described(c) for c in checkpoints], indent=2)
             folder.joinpath("checkpoints.json").write_text(text, encoding="utf-8")
-        target = self._store / str(self._experiment.id)
-        if target.exists():  # from an interruption before the line in the journal
-            shutil.rmtree(target)
-        self._unfinished.rename(target)
+        self._move(str(self._experiment.id))
         counts = dict(self._counts)
         self._counts, self._checkpoints = Counter(), {}
         self._metrics = _MetricFiles(self._unfinished)
         return counts
 
+    def _move(self, name: str) -> None:
+        target = self._store / name
+        if target.exists():  # from an interruption before the line in the journal
+            shutil.rmtree(target)
+        self._unfinished.rename(target)
+
     def stored(self) -> dict[str, int]:
-        """Count the experiments, runs and lines of metrics in the store."""
+        """Count the experiments, runs, lines of metrics and models in the store."""
         counts = Counter(experiments=0, trials=0, metrics=0, checkpoints=0)
         for experiment in self._store.iterdir():
             if not experiment.joinpath("tags", "determined.experiment_id").exists():
@@ -105,7 +122,7 @@ class MlflowWriter:
                 counts["checkpoints"] += (
                     len(json.loads(listed.read_text())) if listed.exists() else 0
                 )
-        return dict(counts)
+        return {**counts, **mlflow_models.count_stored(self._store)}
 
     def _address(self, experiment_id: int) -> str:
         return (self._store.resolve() / str(experiment_id)).as_uri()
@@ -138,55 +155,9 @@ class _MetricFiles:
         self._waiting, self._count = {}, 0
 
 
-class FileNames:
-    """Names of files for names of metrics or parameters. Different names never share a file."""
-
-    def __init__(self) -> None:
-        self._paths: dict[str, str] = {}
-        self._files: set[str] = set()
-        self._folders: set[str] = set()
-
-    def of(self, name: str) -> str:
-        if name not in self._paths:
-            path = next(path for path in _candidates(name) if self._is_free(path))
-            self._files.add(path)
-            self._folders.update(_parents(path))
-            self._paths[name] = path
-        return self._paths[name]
-
-    def _is_free(self, path: str) -> bool:
-        used = path in self._files or path in self._folders
-        return not used and self._files.isdisjoint(_parents(path))
-
-
-def _candidates(name: str) -> Iterator[str]:
-    """Yield possible names of a file: the name itself, without folders, and with a number."""
-    allowed = _NOT_IN_NAMES.sub("_", name)
-    parts = allowed.split("/")
-    if all(part.strip(". ") and len(part.encode()) <= _LONGEST_NAME for part in parts):
-        yield allowed
-    flat = "_".join(parts).encode()[:_LONGEST_NAME].decode(errors="ignore")
-    flat = flat if flat.strip(". ") else "_"
-    yield flat
-    number = 2
-    while True:
-        yield f"{flat}_{number}"
-        number += 1
-
-
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:n]) for n in range(1, len(parts))]
-
-
-def run_id(cluster_id: UUID, trial_id: int) -> str:
-    """Return the id of a trial's run, which is the same in every export."""
-    return uuid5(cluster_id, f"trial {trial_id}").hex
-
-
 def metric_line(row: Metric, value: float) -> str:
     """Return a line of a metric file: the time in ms, the value and the step."""
-    return f"{_ms(row.time)} {value!r} {row.step if row.batch is None else row.batch}\n"
+    return f"{milliseconds(row.time)} {value!r} {row.step if row.batch is None else row.batch}\n"
 
 
 def params(hparams: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -204,9 +175,9 @@ def experiment_meta(e: Experiment, address: str) -> dict[str, Any]:
     end = e.end_time or e.start_time
     return {
         "artifact_location": address,
-        "creation_time": _ms(e.start_time),
+        "creation_time": milliseconds(e.start_time),
         "experiment_id": str(e.id),
-        "last_update_time": _ms(end),
+        "last_update_time": milliseconds(end),
         "lifecycle_stage": "active",
         "name": f"{e.name} ({e.id})",  # names are unique in MLflow
     }
@@ -215,7 +186,7 @@ def experiment_meta(e: Experiment, address: str) -> dict[str, Any]:
 def run_meta(e: Experiment, t: Trial, run: str, address: str) -> dict[str, Any]:
     return {
         "artifact_uri": address,
-        "end_time": _ms(t.end_time) if t.end_time else None,
+        "end_time": milliseconds(t.end_time) if t.end_time else None,
         "entry_point_name": "",
         "experiment_id": str(e.id),
         "lifecycle_stage": "active",
@@ -225,7 +196,7 @@ def run_meta(e: Experiment, t: Trial, run: str, address: str) -> dict[str, Any]:
         "source_name": "",
         "source_type": 4,
         "source_version": "",
-        "start_time": _ms(t.start_time),
+        "start_time": milliseconds(t.start_time),
         "status": _STATUS.get(t.state, _SCHEDULED),
         "tags": [],
         "user_id": e.username,
@@ -243,7 +214,7 @@ def _write_experiment(folder: Path, e: Experiment, address: str) -> None:
         "determined.searcher_metric": e.searcher_metric or "",
         "determined.config": e.config,
     }
-    _write_folder(folder, experiment_meta(e, address), {"tags": tags})
+    write_folder(folder, experiment_meta(e, address), {"tags": tags})
 
 
 def _write_run(folder: Path, e: Experiment, t: Trial, run: str, address: str) -> None:
@@ -257,20 +228,9 @@ def _write_run(folder: Path, e: Experiment, t: Trial, run: str, address: str) ->
     }
     names = FileNames()
     named = {names.of(name): text for name, text in params(json.loads(t.hparams))}
-    _write_folder(folder, run_meta(e, t, run, address), {"tags": tags, "params": named})
+    write_folder(folder, run_meta(e, t, run, address), {"tags": tags, "params": named})
     for part in ("artifacts", "metrics"):
         (folder / part).mkdir()
-
-
-def _write_folder(folder: Path, meta: dict[str, Any], files: dict[str, dict[str, str]]) -> None:
-    folder.mkdir()
-    (folder / "meta.yaml").write_text(yaml.safe_dump(meta, allow_unicode=True), encoding="utf-8")
-    for part, texts in files.items():
-        (folder / part).mkdir()
-        for name, text in texts.items():
-            path = folder / part / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
 
 
 def _described(c: Checkpoint) -> dict[str, Any]:
@@ -287,7 +247,3 @@ def _described(c: Checkpoint) -> dict[str, Any]:
 def _lines(file: Path) -> int:
     with file.open("rb") as content:
         return sum(1 for _ in content)
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

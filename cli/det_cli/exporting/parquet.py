@@ -29,8 +29,6 @@ _TYPES = {
 
 
 class ParquetWriter:
-    has_models = True
-
     def __init__(self, folder: Folder) -> None:
         self._folder = folder.path
         self._rows: dict[str, list[Row]] = {}
