@@ -25,6 +25,7 @@ class TrialSettings:
     enable_tensorboard_logging: bool = True
     searcher_metric: Optional[str] = None
     smaller_is_better: bool = True
+    elastic_slots: Optional[int] = None  # the maximum of an elastic trial
 
 
 def make_settings(
@@ -55,7 +56,15 @@ def make_settings(
         enable_tensorboard_logging=enable_tensorboard_logging,
         searcher_metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        elastic_slots=_elastic_slots(config),
     )
+
+
+def _elastic_slots(config: Mapping[str, Any]) -> Optional[int]:
+    resources: Mapping[str, Any] = config.get("resources") or {}
+    if resources.get("min_slots_per_trial") is None:
+        return None
+    return int(resources.get("slots_per_trial") or 1)
 
 
 def local_settings(config: Mapping[str, Any]) -> TrialSettings:

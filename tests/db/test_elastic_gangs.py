@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.lifecycle.agent import LEASE
-from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.allocation import LOST_PEER_STATUS, ContainerState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.schedule.growth import SHORTEST_RUN_S
 from det_controlplane.services.agents.containers import PAUSED_POLL, Report
@@ -53,10 +53,10 @@ class Gang:
         failure = "container_failed" if code else None
         return self.agents[name].poll(Report(order["id"], order["epoch"], state, code, failure))
 
-    def fail(self, *names: str) -> None:
+    def fail(self, *names: str, status: int = 1) -> None:
         for name in names:
             self.clock[0] += timedelta(seconds=0.1)
-            self.report(name, ContainerState.TERMINATED, 1)
+            self.report(name, ContainerState.TERMINATED, status)
 
     def pass_time(self, wait: timedelta) -> None:
         self.clock[0] += wait
@@ -104,6 +104,17 @@ def test_agent_that_polls_is_waited_for(gang: Gang) -> None:
 
 def test_failure_of_the_code_on_live_agents_counts_as_a_failure(gang: Gang) -> None:
     gang.fail("a", "b", "c")
+    assert gang.trial() == ("ERROR", 0)
+
+
+def test_ranks_that_lost_each_other_are_no_failure_of_the_code(gang: Gang) -> None:
+    gang.fail("a", "b", "c", status=LOST_PEER_STATUS)
+    assert gang.trial() == ("ACTIVE", 0)
+
+
+def test_failure_of_one_rank_counts_although_others_lost_it(gang: Gang) -> None:
+    gang.fail("a", "b", status=LOST_PEER_STATUS)
+    gang.fail("c")
     assert gang.trial() == ("ERROR", 0)
 
 

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import IO, Callable, Dict, Literal, Mapping, NamedTuple, Sequence, Tuple
+from typing import IO, Callable, Dict, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from determined.common.blocking import hearing_signals
 from determined.common.pipes import PipeReader
 from determined.launch._peers import Peers
+from determined.launch._watch import LOST_PEER_STATUS, PeerWatch
 
 GRACE_S = 15.0
 QUIET_AFTER_EXIT_S = 1.0  # a worker's background processes may keep its pipes open forever
@@ -40,18 +41,24 @@ def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def run_ranks(
-    peers: Peers, command: Sequence[str], env_of: Callable[..., Mapping[str, str]]
+    peers: Peers,
+    command: Sequence[str],
+    env_of: Callable[..., Mapping[str, str]],
+    watch: Optional[PeerWatch] = None,
 ) -> int:
     """Run the command once for each rank of this container. A single rank replaces this process."""
     if peers.total == 1:
         return replace_process(command, env_of(peers, 0, 0))
-    return run_workers(
-        [Worker(ranks["rank"], command, env_of(peers, **ranks)) for ranks in peers.local_ranks()]
-    )
+    workers = [
+        Worker(ranks["rank"], command, env_of(peers, **ranks)) for ranks in peers.local_ranks()
+    ]
+    return run_workers(workers, watch)
 
 
-def run_workers(workers: Sequence[Worker]) -> int:
-    """Start all workers and wait. If one fails, stop the others and return its status. Return 0 if all succeed."""
+def run_workers(workers: Sequence[Worker], watch: Optional[PeerWatch] = None) -> int:
+    """Start all workers and wait. If one fails, stop the others and return its status. Return 0 if all succeed.
+
+    If `watch` loses another container, kill all workers, which may wait for it without end."""
     running: Dict[int, _Running] = {}
 
     def forward(number: int, _frame: object) -> None:
@@ -62,7 +69,12 @@ def run_workers(workers: Sequence[Worker]) -> int:
         for worker in workers:
             started = _Running(worker)
             running[started.pid] = started
-        return _wait_for_all(running)
+        if watch is None:
+            return _wait_for_all(running)
+        watch.start(lambda: _send_all(running, signal.SIGKILL))
+        status = _wait_for_all(running)
+        watch.end()
+        return LOST_PEER_STATUS if watch.has_lost_peer else status
     except OSError as e:
         print(f"cannot start a worker: {e}", file=sys.stderr)
         _stop(running)

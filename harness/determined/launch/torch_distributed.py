@@ -8,8 +8,11 @@ import os
 import sys
 from typing import Dict, List, Optional, Sequence
 
+from determined._info import task_info
+from determined.constants import DTRAIN_SSH_PORT
 from determined.launch._arguments import parse
 from determined.launch._peers import Peers, find_peers
+from determined.launch._watch import PeerWatch
 from determined.launch._workers import replace_process, run_ranks
 
 DEFAULT_PORT = 29400
@@ -48,6 +51,16 @@ def port() -> int:
     return int(os.environ.get("C10D_PORT") or DEFAULT_PORT)
 
 
+def elastic_watch(peers: Peers) -> Optional[PeerWatch]:
+    """Return the watch of an elastic trial on several machines. It uses the port that other launchers use for ssh."""
+    info = task_info()
+    trial = info.trial if info is not None and info.task_type == "TRIAL" else None
+    resources = (trial._config.get("resources") or {}) if trial is not None else {}
+    if peers.containers == 1 or resources.get("min_slots_per_trial") is None:
+        return None
+    return PeerWatch(peers, int(os.environ.get("DTRAIN_SSH_PORT") or DTRAIN_SSH_PORT))
+
+
 def torchrun_command(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> List[str]:
     """Return the torchrun command. The last option takes precedence, so the overrides come after our options."""
     return [
@@ -76,7 +89,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if launch.overrides:
         command = torchrun_command(peers, launch.overrides, launch.command)
         return replace_process(command, common_env(peers))
-    return run_ranks(peers, launch.command, worker_env)
+    return run_ranks(peers, launch.command, worker_env, elastic_watch(peers))
 
 
 if __name__ == "__main__":

@@ -67,10 +67,20 @@ class PyTorchTrialContext(BaseTrialContext):
         self._averages: Dict[int, bool] = {}
         self._optimizer_steps: Dict[int, int] = {}
         self._last_loss: Optional[torch.Tensor] = None
+        # Of the micro-batch of an elastic trial; see _elastic.py.
+        self._loss_weight = 1.0
+        self._is_last_part = True
 
     @classmethod
     def _on_this_machine(cls, core_context: Any, settings: TrialSettings) -> Any:
         return cls(core_context, settings, choose_device(0), _backends.Backend())
+
+    def get_per_slot_batch_size(self) -> int:
+        """Return `global_batch_size` divided by the number of slots; by the maximum for an elastic trial."""
+        slots = self._settings.elastic_slots
+        if slots is None:
+            return super().get_per_slot_batch_size()
+        return max(1, self.get_global_batch_size() // slots)
 
     def wrap_model(self, model: nn.Module) -> Any:
         """Move a model to the device and prepare it for training on all slots."""
@@ -163,7 +173,11 @@ class PyTorchTrialContext(BaseTrialContext):
         retain_graph: bool = False,
         create_graph: bool = False,
     ) -> None:
-        """Compute gradients, scaled if `use_amp()` or Apex is in use."""
+        """Compute gradients, scaled if `use_amp()` or Apex is in use.
+
+        In an elastic trial, the loss must be an average over the batch: it is weighted with the batch's share."""
+        if self._loss_weight != 1.0:
+            loss = loss * self._loss_weight
         if self._auto_amp and self._scaler is not None:
             loss = self._scaler.scale(loss)
         # Keep the loss alive during the next forward pass, as a handwritten loop does: building a graph is faster
@@ -186,6 +200,8 @@ class PyTorchTrialContext(BaseTrialContext):
 
         `clip_grads(parameters)` may clip gradients. They are unscaled, and averaged over slots and batches.
         """
+        if not self._is_last_part:
+            return
         if self._steps_are_plain and clip_grads is None and scaler is None:
             optimizer.step()
         elif not self._step_in_full(optimizer, clip_grads, scaler):

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, SequentialSampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from determined.pytorch import _rng
+from determined.pytorch import _elastic, _rng
 from determined.pytorch.samplers import ReproducibleShuffleSampler, adapt_batch_sampler
 
 logger = logging.getLogger("determined.pytorch")
@@ -70,6 +70,14 @@ class DataLoader:
         return TorchDataLoader(
             self.dataset, batch_sampler=adapted, collate_fn=self.collate_fn, **self._options
         )
+
+    def _get_elastic_loader(
+        self, max_slots: int, skip: int, num_replicas: int, rank: int
+    ) -> "TorchDataLoader[Any]":
+        """Make a torch DataLoader for one rank of an elastic trial, starting at global batch `skip`."""
+        parts = _elastic.ElasticBatchSampler(self._batches(), max_slots, num_replicas, rank)
+        adapted = adapt_batch_sampler(parts, repeat=True, skip=skip)
+        return _elastic.elastic_loader(self.dataset, self.collate_fn, adapted, self._options)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.get_data_loader())

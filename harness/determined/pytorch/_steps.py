@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 
 from determined.errors import InvalidConfigurationException
-from determined.pytorch import _checkpoint, _files, _metrics, _rng
+from determined.pytorch import _checkpoint, _elastic, _files, _metrics, _rng
 from determined.pytorch._callback import Hooks
 from determined.pytorch._data import DataLoader
 from determined.pytorch._loop import Passes, Steps, check_reducer, takes_batch_idx
@@ -79,6 +79,14 @@ class PyTorchSteps(Steps):
         endless = at.epoch_len is not None
         self._batches = iter(loader) if is_ours else Passes(loader, endless)
         self._move = self._mover()
+        if self._move is not None and self._is_elastic:
+            self._move = functools.partial(_move_each, self._move)
+
+    @property
+    def _is_elastic(self) -> bool:
+        """Return whether batches come in parts for any number of slots. Other loaders shard by themselves."""
+        has_parts = isinstance(self._training, DataLoader)
+        return has_parts and self.context._settings.elastic_slots is not None
 
     def restore_rng(self) -> None:
         if self._restored:
@@ -188,11 +196,13 @@ class PyTorchSteps(Steps):
         ]
         frequency = context._settings.aggregation_frequency
         profiler = context._torch_profiler
+        if self._is_elastic:
+            train_batch = self._train_in_parts(train_batch, frequency)
         if not schedulers and frequency == 1 and profiler is None:
             return train_batch
 
         def train(batch: Any, epoch: int, index: int) -> Any:
-            if frequency > 1:
+            if frequency > 1 and not self._is_elastic:
                 context._backend.set_gradient_sync(context.models, (index + 1) % frequency == 0)
             metrics = train_batch(batch, epoch, index)
             for scheduler in schedulers:
@@ -200,6 +210,26 @@ class PyTorchSteps(Steps):
             if profiler is not None:
                 profiler.step()
             return metrics
+
+        return train
+
+    def _train_in_parts(
+        self, train_batch: Callable[[Any, int, int], Any], frequency: int
+    ) -> Callable[[_elastic.MicroBatches, int, int], Any]:
+        """Return a function that trains the micro-batches of a batch, and steps after the last one."""
+        context = self.context
+
+        def train(step: _elastic.MicroBatches, epoch: int, index: int) -> Any:
+            metrics, last = [], len(step.batches) - 1
+            aggregates = (index + 1) % frequency != 0
+            for number, (batch, weight) in enumerate(zip(step.batches, step.weights)):
+                context._loss_weight = weight
+                context._is_last_part = number == last
+                is_synced = number == last and not aggregates
+                context._backend.set_gradient_sync(context.models, is_synced)
+                metrics.append(train_batch(batch, epoch, index))
+            context._loss_weight, context._is_last_part = 1.0, True
+            return _elastic.average(metrics, step.weights)
 
         return train
 
@@ -247,6 +277,13 @@ class PyTorchSteps(Steps):
         if not isinstance(loader, DataLoader):
             return loader
         distributed = self.context.distributed
+        if self._is_elastic:
+            return loader._get_elastic_loader(
+                self.context._settings.elastic_slots,
+                self.progress.batches,
+                distributed.size,
+                distributed.rank,
+            )
         return loader.get_data_loader(
             repeat=True,
             skip=self.progress.batches,
@@ -262,3 +299,7 @@ class PyTorchSteps(Steps):
             "only these are sharded over slots and resumed in the middle of an epoch. To do that yourself, call "
             "context.experimental.disable_dataset_reproducibility_checks() in the constructor."
         )
+
+
+def _move_each(move: Callable[[Any], Any], step: _elastic.MicroBatches) -> _elastic.MicroBatches:
+    return _elastic.MicroBatches([move(batch) for batch in step.batches], step.weights)

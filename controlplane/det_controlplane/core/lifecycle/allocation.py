@@ -1,7 +1,7 @@
 """The states of an allocation, and the exit of its containers (docs/concepts/lifecycle.md#allocation)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -71,6 +71,8 @@ class Exit:
 
 
 _ORDER = tuple(ContainerState)
+# The exit status of a launcher of an elastic trial that lost another one (determined.launch._watch).
+LOST_PEER_STATUS = 75
 
 
 def state_of(containers: Sequence[ContainerState]) -> AllocationState:
@@ -119,6 +121,17 @@ def classify(
             ExitKind.INFRASTRUCTURE, _sentence(infrastructure), pull, infrastructure.exit_code
         )
     return Exit(ExitKind.CLEAN, "ended", exit_code=0)
+
+
+def excuse_lost_peers(exits: Sequence[ContainerExit]) -> list[ContainerExit]:
+    """Return the exits of an elastic gang. A launcher that lost another one is no failure of the program."""
+    message = "a rank lost the connection to another one"
+    return [
+        replace(e, failure=Failure.ABORTED, message=message)
+        if e.exit_code == LOST_PEER_STATUS
+        else e
+        for e in exits
+    ]
 
 
 def _first(

@@ -14,6 +14,7 @@ from det_controlplane.core.lifecycle.allocation import (
     Exit,
     Failure,
     classify,
+    excuse_lost_peers,
     state_of,
 )
 from det_controlplane.db.agents import agents, lost_runs
@@ -140,8 +141,9 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
     if state is AllocationState.TERMINATED and all(
         c.state is ContainerState.TERMINATED for c in rows
     ):
+        exits = containers.exits(tx, allocation)
         exit = classify(
-            containers.exits(tx, allocation),
+            exits if allocation.min_slots is None else excuse_lost_peers(exits),
             killed_before_exit=allocation.kill_before_exit,
             preempt_acked=allocation.preemptible and allocation.preempt_acked,
         )
