@@ -1,12 +1,17 @@
 """Simulate a month of a team's work on rented machines, for docs/cost.md.
 
-The decisions, cooldowns and prices are the product's own. Clouds, stockouts and reclaims are the simulated world's. The
-same work runs on spot capacity with fallback, and on demand. Only the seed determines random values.
+The decisions, cooldowns and prices are the product's own. The spot market is that of `bench.reference_market`. The same
+work runs on spot capacity with fallback, and on demand. Only the seed determines random values.
+
+`python -m bench.reference_month --traces DIR` replays traces of the same zones. It prints outcomes as JSON lines.
 """
 
+import argparse
+import json
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from uuid import UUID
 
 from det_controlplane.core.config.pools import Pool
@@ -26,15 +31,15 @@ from det_controlplane.core.provision.model import (
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, Quote, current, wanted_of
 from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place
-from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
+from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine, SpotSpells
 from det_controlplane.testing.fakemarket import FakeMarket
 
+from bench.reference_market import PLENTY, SCARCITY, DrawnSpells, Factors, TracedSpells
+
 SEED, DAYS, USERS = 20260, 30, 20
-REGION, ZONES = "us-east-1", ("us-east-1a", "us-east-1b", "us-east-1c")
 TYPES = ("g4dn.xlarge", "g4dn.12xlarge", "g5.xlarge")
-# A machine is reclaimed every ten hours on average, one third of them without a notice. In every fifth period, a zone
-# lacks a type.
-FAULTS = CloudFaults(stockout=0.2, reclaims_per_hour=0.1, reclaims_unannounced=0.33, slow_boot=0.05)
+# A third of the reclaims comes without a notice.
+FAULTS = CloudFaults(reclaims_unannounced=0.33, slow_boot=0.05)
 DRIFT = 0.15  # of spot prices
 HOUR, DAY = 3600.0, 86_400.0
 BOOT_S = 120.0
@@ -108,13 +113,13 @@ def work(seed: int, days: int) -> list[Trial]:
     return sorted(trials, key=lambda trial: (trial.submitted, trial.id))
 
 
-def offers(capacities: Sequence[Capacity]) -> tuple[Offer, ...]:
+def offers(capacities: Sequence[Capacity], zones: Iterable[str]) -> tuple[Offer, ...]:
     """Return T4 and A10G machines of AWS at list prices."""
     return tuple(
-        Offer("aws", REGION, zone, name, capacity, machine.type.slots, machine.price(REGION, capacity))
+        Offer("aws", zone[:-1], zone, name, capacity, machine.type.slots, machine.price(zone[:-1], capacity))
         for name in TYPES
         for machine in [machine_type("aws", name)]
-        for zone in ZONES
+        for zone in zones
         for capacity in capacities
     )  # fmt: skip
 
@@ -122,7 +127,14 @@ def offers(capacities: Sequence[Capacity]) -> tuple[Offer, ...]:
 class Month:
     """Simulates the work on one pool, from one event to the next."""
 
-    def __init__(self, capacities: Sequence[Capacity], seed: int, days: int) -> None:
+    def __init__(
+        self,
+        capacities: Sequence[Capacity],
+        zones: Collection[str],
+        spells: SpotSpells,
+        seed: int,
+        days: int,
+    ) -> None:
         self.now = 0.0
         self._coming = work(seed, days)
         self._trials = len(self._coming)
@@ -135,11 +147,14 @@ class Month:
         self._cooldowns: tuple[Cooldown, ...] = ()
         self._interruptions: list[tuple[Scope, float]] = []
         self._ids = random.Random(f"{seed}/ids")
-        self._cloud = FakeCloud("aws", seed, FAULTS, now=lambda: self.now, boot_s=BOOT_S)
-        self._listed = offers(capacities)
+        self._cloud = FakeCloud(
+            "aws", seed, FAULTS, now=lambda: self.now, boot_s=BOOT_S, spells=spells
+        )
+        self._region = next(iter(zones))[:-1]
+        self._listed = offers(capacities, zones)
         self._market = FakeMarket("aws", now=lambda: self.now, seed=seed, drift=DRIFT)
         self._market.follow([o for o in self._listed if o.capacity is Capacity.SPOT])
-        self._pool = Pool(sections=(Section("aws", {}, (REGION,)),))
+        self._pool = Pool(sections=(Section("aws", {}, (self._region,)),))
         self._known, self._read_at = MarketKnowledge(), -PRICES_S
         self._limits = Limits(max_instances=60, max_idle_s=600, preemption=False)
         self._next_decision = 0.0
@@ -263,7 +278,7 @@ class Month:
     def _offers(self) -> tuple[Offer, ...]:
         if self.now - self._read_at >= PRICES_S:
             queries = sorted({wanted_of(o, self._pool.sections) for o in self._listed})
-            prices = self._market.read(Place(REGION, {}), queries)
+            prices = self._market.read(Place(self._region, {}), queries)
             self._known = MarketKnowledge(
                 {p.scope: Quote(p.usd_hour, self.now) for p in prices.prices}
             )
@@ -301,15 +316,32 @@ def _union_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _listed(machine: RentedMachine) -> CloudMachine:
-    return CloudMachine("aws", REGION, machine.zone, machine.cloud_id, "running")
+    return CloudMachine("aws", machine.offer.region, machine.zone, machine.cloud_id, "running")
 
 
-CASES: dict[str, tuple[Capacity, ...]] = {
-    "spot with fallback": (Capacity.SPOT, Capacity.ON_DEMAND),
-    "on demand": (Capacity.ON_DEMAND,),
+ANY, ON_DEMAND = (Capacity.SPOT, Capacity.ON_DEMAND), (Capacity.ON_DEMAND,)
+CASES: dict[str, tuple[Mapping[str, Factors], tuple[Capacity, ...]]] = {
+    "spot, often available": (PLENTY, ANY),
+    "spot, scarce": (SCARCITY, ANY),
+    "on demand": (PLENTY, ON_DEMAND),
 }
 
 
-def played(days: int) -> dict[str, Outcome]:
-    """Return the cost of the same work on each kind of capacity."""
-    return {name: Month(capacities, SEED, days).play() for name, capacities in CASES.items()}
+def played(days: int, traces: Path | None = None) -> dict[str, Outcome]:
+    """Return the cost of the same work in each market. Spot machines have on-demand machines as a fallback."""
+    outcomes = {}
+    for name, (zones, capacities) in CASES.items():
+        spells = TracedSpells(traces, zones, TYPES) if traces else DrawnSpells(zones, SEED)
+        outcomes[name] = Month(capacities, zones, spells, SEED, days).play()
+    return outcomes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="a folder of trace files")
+    for name, outcome in played(DAYS, parser.parse_args().traces).items():
+        print(json.dumps({"market": name, **asdict(outcome)}))
+
+
+if __name__ == "__main__":
+    main()

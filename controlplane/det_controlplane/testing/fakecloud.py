@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
@@ -51,6 +51,13 @@ class CloudFaults:
     dead_boot: float = 0.0  # running machines with agents that never start
     reclaims_per_hour: float = 0.0  # of spot machines
     reclaims_unannounced: float = 0.0  # of those, how many come without a notice
+
+
+class SpotSpells(Protocol):
+    """The times in which zones have spot machines of a type."""
+
+    def state(self, offer: Offer, at: float) -> tuple[bool, float]:
+        """Return whether the offer's zone has its type at a time, and until when that stays so."""
 
 
 @dataclass(slots=True)
@@ -100,6 +107,9 @@ class FakeCloud:
     now: Callable[[], float] = lambda: 0.0
     most_machines: int | None = None  # the quota of each region
     boot_s: float = 60.0
+    spells: SpotSpells | None = (
+        None  # instead of the faults `stockout` and `reclaims_per_hour` of spot machines
+    )
     connected: bool = True
     ends_are_lost: int = 0  # orders to end machines that never arrive
     rented: list[RentedMachine] = field(default_factory=list)  # every machine that ever was
@@ -224,6 +234,8 @@ class FakeCloud:
 
     def _lacks(self, offer: Offer) -> bool:
         """Draw the stock of each period by the requested offer, independent of the number of calls."""
+        if self.spells is not None and offer.capacity is Capacity.SPOT:
+            return not self.spells.state(offer, self.now())[0]
         spell = int(self.now() // STOCK_SPELL_S)
         drawn = random.Random(f"{self.seed}/{Scope.of(offer)}/{spell}").random()
         return drawn < self.faults.stockout
@@ -248,8 +260,11 @@ class FakeCloud:
             listed_from=now + (draw.uniform(1, 30) if self._happens(faults.listed_late) else 0.0),
             boots_dead=self._happens(faults.dead_boot),
         )
-        if offer.capacity is Capacity.SPOT and faults.reclaims_per_hour > 0:
-            machine.ends_at = now + 3600 * draw.expovariate(faults.reclaims_per_hour)
+        if offer.capacity is Capacity.SPOT and (self.spells or faults.reclaims_per_hour > 0):
+            if self.spells is not None:
+                machine.ends_at = self.spells.state(offer, now)[1]
+            else:
+                machine.ends_at = now + 3600 * draw.expovariate(faults.reclaims_per_hour)
             announced = not self._happens(faults.reclaims_unannounced)
             machine.notice_at = max(now, machine.ends_at - 120) if announced else NEVER
             machine.ended_because = _RECLAIMED

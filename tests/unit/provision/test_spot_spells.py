@@ -1,4 +1,4 @@
-"""How long spot offers stay available, and the factors that are learned from observations."""
+"""The availability of spot offers, and the factors that are learned from observations."""
 
 import pytest
 from det_controlplane.core.provision.spot_spells import EndCounts, SpotOffer, expected_ends

@@ -26,6 +26,11 @@ def end_probability(from_age_h: float, hours: float, factor: float) -> float:
     return 1.0 - math.exp(-factor * expected_ends(from_age_h, hours))
 
 
+def hours_until_end(uniform: float, factor: float) -> float:
+    """Return the length of a new spell for a number that is drawn evenly between 0 and 1."""
+    return _SHIFT_H * (math.pow(1.0 - uniform, -1 / (_SCALE * factor)) - 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class EndCounts:
     """Count the ends of spells of one kind, and how many the law expected in the observed time."""
