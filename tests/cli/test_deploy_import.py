@@ -150,6 +150,19 @@ def test_failed_import_on_google_cloud_removes_its_job(lab: Project) -> None:
     assert (lab.google.jobs.jobs, lab.google.jobs.secrets) == ({}, {})
 
 
+def test_interrupted_import_on_google_cloud_stops_its_job(
+    lab: Project, old: SourceCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("det_cli.deployment.google_import.time.sleep", interrupt)
+    assert run_on_google(lab, old.url).code == 130
+    assert lab.google.jobs.deleted == [
+        "execution det-lab-import-x1", "job det-lab-import", "secret det-lab-import",
+    ]  # fmt: skip
+
+
 def test_second_import_on_google_cloud_is_refused(lab: Project, old: SourceCluster) -> None:
     lab.google.jobs.secrets["det-lab-import"] = "of another command"
     result = run_on_google(lab, old.url)
@@ -170,6 +183,7 @@ def test_missing_cluster_on_google_cloud_is_explained(project: Project, old: Sou
     [
         (["dump"], "dump is not the URL of a database"),
         (["mysql://host/det"], "is not the URL of a database"),
+        (["postgresql://h/d?sslrootcert=ca.pem"], "sslrootcert names a file of this machine"),
         (["postgresql://h/d", "--verify", "--dry-run"], "exclude each other"),
         (["postgresql://h/d", "--id-offset", "-1"], "must be a number, 0 or more"),
     ],

@@ -124,6 +124,11 @@ def test_broken_dump_is_refused(
             "there is no dump /nowhere: give a file or directory of pg_dump, or a URL",
         ),
         ("postgresql://user@127.0.0.1:1/det", {}, "the old cluster's database does not answer"),
+        (
+            "postgresql://host/det?sslrootcert=/nowhere",
+            {},
+            "sslrootcert of the old cluster's database cannot be read",
+        ),
         ("mysql://host/det", {}, "mysql is no database of Determined: give postgresql://"),
         ("x", {"logs": "some"}, "--logs some: give all, errors, none or since=DATE"),
         ("x", {"logs": "since=soon"}, "soon is no date"),

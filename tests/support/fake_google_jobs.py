@@ -83,6 +83,10 @@ class FakeJobs:
                 environment[each["name"]] = self.environment[secret]
         return environment
 
+    def cancel(self, name: str) -> Json:
+        self.deleted.append(f"execution {name}")
+        return {"name": f"{_OPERATION}/o1", "done": True}
+
     def delete(self, name: str) -> Json:
         self.jobs.pop(name)
         self.deleted.append(f"job {name}")
@@ -111,6 +115,7 @@ ROUTES = (
     ("DELETE", f"{_SECRETS}/{_NAME}", lambda fake, query, body: fake.jobs.delete_secret(query["name"])),
     ("POST", _RUN, lambda fake, query, body: fake.jobs.create_job(query["jobId"], body)),
     ("POST", f"{_RUN}/{_NAME}:run", lambda fake, query, body: fake.jobs.run(query["name"])),
+    ("POST", f"{_RUN}/[^/]+/executions/{_NAME}:cancel", lambda fake, query, body: fake.jobs.cancel(query["name"])),
     ("DELETE", f"{_RUN}/{_NAME}", lambda fake, query, body: fake.jobs.delete(query["name"])),
     ("GET", "/run/v2/projects/.*/operations/o3", lambda fake, query, body: {"name": "o3", "done": True}),
     ("POST", "/logging/v2/entries:list", lambda fake, query, body: fake.jobs.logs(body)),

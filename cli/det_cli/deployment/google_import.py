@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -41,6 +42,9 @@ class ImportJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:  # fmt: skip
+        if error is not None and self._execution:
+            with suppress(Refused):  # it has ended
+                self._google.call("POST", "run", f"/v2/{self._execution}:cancel", {})
         for service, path in reversed(self._made):
             self._google.call("DELETE", service, path)
 
@@ -51,7 +55,7 @@ class ImportJob:
         self._make_job(api["template"])
         self._say(f"running the job {self._id}; Ctrl-C stops it, and the same command continues")
         operation = self._google.call("POST", "run", f"/v2/{self._job}:run", {})
-        self._execution = str(operation["metadata"]["name"]).rpartition("/")[2]
+        self._execution = str(operation["metadata"]["name"])
         while not operation.get("done"):
             time.sleep(_LOOK_S)
             status = self._print_output()
@@ -139,7 +143,7 @@ class ImportJob:
         conditions = [
             'resource.type="cloud_run_job"', f'resource.labels.job_name="{self._id}"',
             'logName:"run.googleapis.com%2Fstd"',  # standard output and error
-            f'labels."run.googleapis.com/execution_name"="{self._execution}"',
+            f'labels."run.googleapis.com/execution_name"="{self._execution.rpartition("/")[2]}"',
         ]  # fmt: skip
         if self._last_time:
             conditions.append(f'timestamp>="{self._last_time}"')

@@ -27,6 +27,11 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
             "give postgresql://USER:PASSWORD@HOST/DATABASE; restore a dump into a database that the cluster's"
             " network reaches",
         )
+    if "sslrootcert=" in args.source:
+        raise UsageError(
+            "sslrootcert names a file of this machine, and the import runs in the cluster",
+            "give sslmode=require instead, which encrypts and accepts any certificate",
+        )
     if args.verify and args.dry_run:
         raise UsageError("--verify and --dry-run exclude each other", "leave one out")
     return {name: getattr(args, name) for name in _OPTIONS}

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
 
 from det_controlplane.db.engine.connections import pg8000_arguments, plain_engine
-from det_controlplane.db.engine.errors import DatabaseDown
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
 
 SOURCE, TARGET = "the old cluster's database", "the new cluster's database"
 # A network that loses all packets is noticed after two minutes.
@@ -22,7 +22,10 @@ _UNSAFE_TLS = (
 
 
 def source_engine(url: str) -> Engine:
-    return _lasting(plain_engine(url, name=SOURCE, arguments_of=source_arguments))
+    try:
+        return _lasting(plain_engine(url, name=SOURCE, arguments_of=source_arguments))
+    except OSError as e:  # of the file in sslrootcert
+        raise BadUrl(f"sslrootcert of {SOURCE} cannot be read: {e}") from e
 
 
 def target_engine(url: str) -> Engine:
