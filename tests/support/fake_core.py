@@ -6,6 +6,7 @@ from typing import Any
 from determined.common.storage import DirectoryStorageManager
 from determined.core import CheckpointContext, DummyDistributedContext
 from determined.core._checkpoint_registry import CheckpointRegistry
+from determined.core._step_times import StepTimes
 
 
 class FakeTrain:
@@ -19,6 +20,7 @@ class FakeTrain:
         self.experiment_best: float | None = None
         self.given_up = False
         self._tensorboard = tensorboard
+        self._step_times = StepTimes(DummyDistributedContext(), "", lambda *_: None)
 
     def report_training_metrics(
         self, steps_completed: int, metrics: Any, batch_metrics: Any = None

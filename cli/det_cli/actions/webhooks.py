@@ -10,6 +10,8 @@ from det_cli.render import local_time, show
 
 _STATE, _LOG, _CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
 _BUDGET = "budget"
+_STRAGGLER = "straggler"
+_SUBJECTS = {_BUDGET: "budgets", _STRAGGLER: "slow ranks"}
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -39,7 +41,7 @@ def _trigger_text(trigger: dict[str, Any]) -> str:
         return f"{condition['state'].lower()} experiments"
     if kind == _LOG:
         return f"log lines with {condition['regex']!r}"
-    return "budgets" if condition.get("subject") == _BUDGET else "alerts"
+    return _SUBJECTS.get(condition.get("subject", ""), "alerts")
 
 
 def create(args: argparse.Namespace) -> None:
@@ -47,7 +49,7 @@ def create(args: argparse.Namespace) -> None:
     if not triggers:
         raise UsageError(
             "no events are selected",
-            "give --on completed, --on error, --on-log, --on-alert or --on-budget",
+            "give --on completed, --on error, --on-log, --on-alert, --on-budget or --on-straggler",
         )
     if args.on_alert and not args.specific:
         raise UsageError(
@@ -78,6 +80,7 @@ def _triggers(args: argparse.Namespace) -> list[dict[str, Any]]:
         *(_trigger(_LOG, regex=regex) for regex in args.on_log),
         *([_trigger(_CUSTOM)] if args.on_alert else []),
         *([_trigger(_CUSTOM, subject=_BUDGET)] if args.on_budget else []),
+        *([_trigger(_CUSTOM, subject=_STRAGGLER)] if args.on_straggler else []),
     ]
 
 
@@ -94,7 +97,7 @@ def edit(args: argparse.Namespace) -> None:
     if not changes:
         raise UsageError(
             "nothing to change",
-            "give --url, --name, --enabled, --on, --on-log, --on-alert or --on-budget",
+            "give --url, --name, --enabled, --on, --on-log, --on-alert, --on-budget or --on-straggler",
         )
     connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
     print(f"Changed webhook {args.webhook_id}")

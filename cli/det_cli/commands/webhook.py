@@ -29,6 +29,11 @@ EVENTS = (
         help="send when 80, 100 and 110 percent of a budget of the workspace or its experiments are spent;"
         " with --cluster also for budgets of pools, users and all workspaces",
     ),
+    Arg(
+        "--on-straggler",
+        action="store_true",
+        help="send when a rank of a trial is slower than the other ranks",
+    ),
 )
 
 MEMBERS = {

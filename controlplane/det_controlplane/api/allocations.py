@@ -18,7 +18,7 @@ from det_controlplane.core.people.permissions import TaskRule, in_path, require
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
-from det_controlplane.services.tasks import allocations, listing
+from det_controlplane.services.tasks import allocations, hangs, listing
 
 _LONG_POLL_S = 60.0
 _GATHER_WAIT_S = 25.0
@@ -34,6 +34,11 @@ class GatherBody:
     request_uuid: str = ""
     num_peers: int = 1
     data: Any = None
+
+
+@dataclass(frozen=True)
+class RankProgress:
+    age_seconds: float
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,17 @@ def accepted(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
+def progress(ctx: Context, request: Request, body: RankProgress) -> Answer:
+    allocation_id = request.param("allocationId")
+    age_s = hangs.report_progress(ctx, user_of(request), allocation_id, body.age_seconds)
+    return json_response({"ageSeconds": age_s})
+
+
+def hang(ctx: Context, request: Request) -> Answer:
+    is_hung = hangs.report_hang(ctx, user_of(request), request.param("allocationId"))
+    return json_response({"hung": is_hung})
+
+
 def show(ctx: Context, request: Request) -> Answer:
     allocation = listing.allocation(ctx, request.param("allocationId"))
     return json_response({"allocation": allocation})
@@ -162,6 +178,20 @@ ROUTES = (
         f"{_A}/resources/{{resourcesId}}/daemon",
         daemon,
         summary="This container does not hold the allocation",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        f"{_A}/progress",
+        progress,
+        summary="Report how long ago the ranks of a container made progress",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        f"{_A}/hang",
+        hang,
+        summary="End a run without progress",
         rule=_REPORT,
         audit=Unaudited.REPORT,
     ),

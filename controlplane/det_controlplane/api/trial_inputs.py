@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from math import isfinite
+from typing import Any, cast, get_args
 
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.listing import ORDERS, MetricGroupQuery, PageQuery, choice
 from det_controlplane.core.paging import Sort
 from det_controlplane.core.search import ExitReason
 from det_controlplane.core.trials.metrics import MetricsReport, storable
+from det_controlplane.core.trials.stragglers import Cause, Straggler
 from det_controlplane.services.trials import workloads
 
 
@@ -48,6 +50,35 @@ class GroupMetrics:
 @dataclass(frozen=True)
 class ProgressBody:
     progress: float = 0.0
+
+
+@dataclass(frozen=True)
+class StragglerBody:
+    rank: int
+    own_seconds: float
+    median_seconds: float
+    slowdown: float
+    agent_id: str = ""
+    cause: str = "compute"
+    steps_completed: int = 0
+    recovered: bool = False
+
+    def straggler(self) -> Straggler:
+        if self.cause not in get_args(Cause):
+            raise BadRequest(f"cause must be one of {get_args(Cause)}, not {self.cause!r}")
+        numbers = (self.own_seconds, self.median_seconds, self.slowdown)
+        if self.rank < 0 or not all(isfinite(n) and n >= 0 for n in numbers):
+            raise BadRequest("rank, ownSeconds, medianSeconds and slowdown must not be negative")
+        return Straggler(
+            rank=self.rank,
+            agent_id=self.agent_id,
+            slowdown=self.slowdown,
+            own_s=self.own_seconds,
+            median_s=self.median_seconds,
+            cause=cast(Cause, self.cause),
+            steps_completed=self.steps_completed,
+            recovered=self.recovered,
+        )
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from det_controlplane.api.trial_inputs import (
     RunStart,
     SourceReport,
     StepQuery,
+    StragglerBody,
     TrialMetrics,
     TrialStart,
     TrialState,
@@ -49,7 +50,13 @@ from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import reporters, task_rights
-from det_controlplane.services.trials import metric_reports, trial_reports, unmanaged, workloads
+from det_controlplane.services.trials import (
+    metric_reports,
+    stragglers,
+    trial_reports,
+    unmanaged,
+    workloads,
+)
 from det_controlplane.services.trials.workloads import next_of
 
 # Starting a new container costs more than idle slots for this time.
@@ -135,6 +142,12 @@ def report_validation(ctx: Context, request: Request, body: TrialMetrics) -> Ans
 
 def report_progress(ctx: Context, request: Request, body: ProgressBody) -> Answer:
     trial_reports.report_progress(ctx, user_of(request), request.id("trialId"), body.progress)
+    return EMPTY
+
+
+def report_straggler(ctx: Context, request: Request, body: StragglerBody) -> Answer:
+    trial_id = request.id("trialId")
+    stragglers.report(ctx, user_of(request), trial_id, body.straggler())
     return EMPTY
 
 
@@ -346,6 +359,13 @@ ROUTES = (
         f"{_T}/{{trialId}}/progress",
         report_progress,
         summary="Report progress",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        f"{_T}/{{trialId}}/stragglers",
+        report_straggler,
+        summary="Report a rank that is slow, or has recovered",
         rule=_REPORT,
         audit=Unaudited.REPORT,
     ),

@@ -43,6 +43,8 @@ class TriggerType(str, Enum):
 STATES = ("COMPLETED", "ERROR")
 # The subject of custom triggers for budget changes. A new trigger type would be unknown to Determined's client.
 BUDGETS = "budget"
+STRAGGLERS = "straggler"  # the same for slow ranks
+SUBJECTS = (BUDGETS, STRAGGLERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,9 @@ def _problems_of_one(path: str, trigger: Trigger, mode: WebhookMode) -> list[Pro
     if trigger.type is TriggerType.TASK_LOG:
         return _regex_problems(f"{path}.condition.regex", condition.get("regex", ""))
     subject = condition.get("subject")
-    if subject not in (None, BUDGETS):
-        return [Problem(f"{path}.condition.subject", f"{shown(subject)} is not {BUDGETS!r}")]
+    if subject not in (None, *SUBJECTS):
+        message = f"{shown(subject)} is none of {', '.join(SUBJECTS)}"
+        return [Problem(f"{path}.condition.subject", message)]
     if subject is None and mode is not WebhookMode.SPECIFIC:
         message = "alerts go to webhooks that experiments choose (mode SPECIFIC), which"
         return [Problem(path, f"{message} `det webhook create --specific` makes")]

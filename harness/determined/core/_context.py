@@ -9,7 +9,7 @@ import tempfile
 from types import TracebackType
 from typing import Any, Dict, Mapping, Optional, Type, Union
 
-from determined import _paths
+from determined import _paths, _progress
 from determined._info import ClusterInfo, task_info
 from determined._task_session import task_session
 from determined.common import storage
@@ -73,6 +73,7 @@ class Context:
         self._tensorboard = _tensorboard
 
     def start(self) -> None:
+        _progress.start()
         self.preempt.start()
 
     def alert(
@@ -211,6 +212,7 @@ def trial_context(
         tensorboard,
         searcher_metric,
         ReportedScalars(tensorboard) if draws else None,
+        info.agent_id,
     )
     configured = max_length_of(trial._config)
     operations = ServerOperations(session, trial.trial_id, outbox, length_number(configured))

@@ -16,7 +16,7 @@ MAX_WAITING_BYTES = 256 * 1024 * 1024
 GIVE_UP_AFTER_S = 3600.0
 PAUSE_S = 5.0
 
-Report = Tuple[str, bytes]
+Report = Tuple[str, bytes, bool]  # path, body, whether a rejection is an error
 
 
 class ReportRefused(RuntimeError):
@@ -42,14 +42,15 @@ class Outbox:
         self._thread = threading.Thread(target=self._run, name="determined-reports", daemon=True)
         self._thread.start()
 
-    def put(self, path: str, body: bytes) -> None:
+    def put(self, path: str, body: bytes, *, required: bool = True) -> None:
+        """Queue a report. The rejection of a report that is not required is only logged."""
         with self._changed:
             self._raise_refusal()
             if self._closed:
                 raise RuntimeError("cannot report after the core context was closed")
             while self._waiting_bytes > MAX_WAITING_BYTES:
                 self._changed.wait()
-            self._reports.append((path, body))
+            self._reports.append((path, body, required))
             self._waiting_bytes += len(body)
             self._changed.notify_all()
 
@@ -57,7 +58,7 @@ class Outbox:
         with self._changed:
             self._raise_refusal()
             if not self._closed:
-                self._latest = (path, body)
+                self._latest = (path, body, True)
                 self._changed.notify_all()
 
     def flush(self, timeout_s: Optional[float] = None) -> None:
@@ -107,12 +108,12 @@ class Outbox:
             self._sending = report is not None
             return report
 
-    def _deliver(self, path: str, body: bytes) -> Optional[BaseException]:
+    def _deliver(self, path: str, body: bytes, required: bool) -> Optional[BaseException]:
         try:
             deliver(self._session, path, body)
         except (APIError, MasterUnreachableError) as e:
             logger.error("a report to %s was not stored: %s", path, e)
-            return e
+            return e if required else None
         return None
 
 

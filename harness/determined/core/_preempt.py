@@ -5,6 +5,7 @@ import logging
 import threading
 from typing import Optional
 
+from determined import _progress
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
@@ -108,6 +109,7 @@ class PreemptContext:
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Return whether to stop; call it between batches. With `auto_ack`, the first True is acknowledged."""
         self._check_started()
+        _progress.mark()
         preempted = self._decide()
         if preempted and auto_ack and self._distributed.rank == 0:
             self.acknowledge_preemption_signal()

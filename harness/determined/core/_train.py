@@ -6,10 +6,13 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, List, Optional, Set
 
+from determined import _progress
 from determined.common.http import APIError, MasterUnreachableError, NotFoundError, Session
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
 from determined.core._outbox import Outbox
+from determined.core._step_times import StepReports, StepTimes, as_json
+from determined.core._stragglers import Straggler
 from determined.tensorboard._scalars import ReportedScalars
 from determined.tensorboard._sync import TensorboardSync
 
@@ -38,6 +41,7 @@ class TrainContext:
         tensorboard: TensorboardSync,
         searcher_metric: Optional[str] = None,
         scalars: Optional[ReportedScalars] = None,
+        agent_id: str = "",
     ) -> None:
         self._session = session
         self._trial_id = trial_id
@@ -49,6 +53,8 @@ class TrainContext:
         self._searcher_metric = searcher_metric
         self._validated: Set[str] = set()
         self._scalars = scalars
+        self._step_times = StepTimes(distributed, agent_id, self._send_straggler)
+        self._step_reports = StepReports(self._step_times)
 
     def set_status(self, status: str) -> None:
         """Show a short status on the trial, for example "validating"."""
@@ -78,6 +84,13 @@ class TrainContext:
     def report_metrics(self, group: str, steps_completed: int, metrics: Dict[str, Any]) -> None:
         """Report metrics of any group. A report for the same group and steps may add other keys."""
         self._report(group, steps_completed, metrics)
+
+    def report_step_time(self, own_s: float, data_s: float = 0.0) -> None:
+        """Report how long this rank worked on a step without waiting for other ranks, so that slow ranks are found.
+
+        `data_s` is the part that waited for data. All ranks must call this after each step: every 20th call gathers
+        the times. PyTorchTrial calls it by itself."""
+        self._step_reports.add(own_s, data_s)
 
     def get_tensorboard_path(self) -> pathlib.Path:
         """Return the directory for TensorBoard files. Its files are uploaded while the trial runs."""
@@ -172,6 +185,12 @@ class TrainContext:
         body = {"trialId": self._trial_id, "progress": progress, "isRaw": True}
         self._outbox.put_latest(path, encode(body))
 
+    def _send_straggler(self, straggler: Straggler, agent_id: str, steps_completed: int) -> None:
+        path = f"/api/v1/trials/{self._trial_id}/stragglers"
+        self._outbox.put(
+            path, encode(as_json(straggler, agent_id, steps_completed)), required=False
+        )
+
     def _send(
         self,
         group: str,
@@ -179,6 +198,7 @@ class TrainContext:
         metrics: Dict[str, Any],
         batch_metrics: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
+        _progress.mark()
         values: Dict[str, Any] = {"avgMetrics": metrics}
         if batch_metrics is not None:
             values["batchMetrics"] = batch_metrics

@@ -8,6 +8,8 @@ from determined import _paths
 from determined.core import _seen
 from determined.core._distributed import DistributedContext, DummyDistributedContext
 from determined.core._json import encode
+from determined.core._step_times import StepReports, StepTimes
+from determined.core._stragglers import Straggler
 from determined.core._train import EarlyExitReason, TrainContext
 
 logger = logging.getLogger("determined.core")
@@ -27,6 +29,8 @@ class DummyTrainContext(TrainContext):
         self._validated = set()
         self._scalars = None
         self._metadata: Optional[Dict[str, Any]] = None
+        self._step_times = StepTimes(self._distributed, "", self._send_straggler)
+        self._step_reports = StepReports(self._step_times)
 
     def set_status(self, status: str) -> None:
         logger.info("status: %s", status)
@@ -54,6 +58,9 @@ class DummyTrainContext(TrainContext):
 
     def _send_progress(self, progress: float) -> None:
         logger.info("progress: %.1f %%", 100 * progress)
+
+    def _send_straggler(self, straggler: Straggler, agent_id: str, steps_completed: int) -> None:
+        pass  # the log names it already
 
     def get_experiment_best_validation(self) -> Optional[float]:
         return None

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from determined import _paths
+from determined import _paths, _progress
 from determined.common.exit_status import AGENT_AWAY, INVALID_CONTAINER
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec import _credentials, _exit_reason, _prepare
@@ -25,6 +25,7 @@ from determined.exec._hooks import HookedShell, NoBash, find_hooks
 from determined.exec._prepare import rendezvous
 from determined.exec._probe import StorageProbe
 from determined.exec._ship import LogShipper, start_shipping
+from determined.exec._watch import HangWatch, hang_timeout_s
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -71,14 +72,20 @@ def run_task(
     workdir = prepare(env, logs.session)
     env = _credentials.add_credentials(child_environment(env))
     hooks = find_hooks(env, workdir)
+    watch = None
     if env.get("DET_TASK_TYPE", "TRIAL") == "TRIAL":
         logs.say(_welcome(env))
-    if not hooks:
-        meet_and_probe(env)
-        command = task_command(args, env, total_slots(env))
-        code = start(command, env, workdir, logs, signals).wait()
-    else:
-        code = run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+        watch = watch_for_hangs(env, logs)
+    try:
+        if not hooks:
+            meet_and_probe(env)
+            command = task_command(args, env, total_slots(env))
+            code = start(command, env, workdir, logs, signals).wait()
+        else:
+            code = run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+    finally:
+        if watch is not None:
+            watch.stop()
     if code != AGENT_AWAY:
         return code
     logs.say(f"exit status {AGENT_AWAY} is reserved: it is reported as 1", "LOG_LEVEL_WARNING")
@@ -93,6 +100,19 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
     _prepare.extract_context(session, env["DET_TASK_ID"], [workdir, pristine])
     _prepare.report_accelerators(session, env)
     return workdir
+
+
+def watch_for_hangs(env: Dict[str, str], logs: LogShipper) -> Optional[HangWatch]:
+    """Watch the progress of the ranks if the trial has a hang_timeout. The ranks mark it where a variable says."""
+    timeout_s = hang_timeout_s(env)
+    if timeout_s is None:
+        return None
+    folder = _progress.directory()
+    os.makedirs(folder, exist_ok=True)
+    env[_progress.VARIABLE] = folder
+    watch = HangWatch(logs.session, env["DET_ALLOCATION_ID"], timeout_s, logs, folder)
+    watch.start()
+    return watch
 
 
 def _welcome(env: Mapping[str, str]) -> str:

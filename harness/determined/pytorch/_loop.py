@@ -9,9 +9,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 
+from determined import _progress
 from determined._stopping import Stopping
+from determined.core._stragglers import WINDOW_STEPS
 from determined.pytorch import _metrics
 from determined.pytorch._callback import Hooks
+from determined.pytorch._own_time import OwnTime
 from determined.pytorch._reducer import Reducer, add_metric
 from determined.pytorch._scalars import ScalarLog
 from determined.workloads import Kind, Progress, Workload, WorkloadSource
@@ -22,6 +25,8 @@ logger = logging.getLogger("determined.pytorch")
 _POLL_SECONDS = 5.0
 # Metrics are packed at least after this many batches, to limit the number of small tensors.
 _MAX_POLL_BATCHES = 2_000
+# Ranks compare their step times after each window of batches, but not more often than this.
+_LEAST_EXCHANGE_SECONDS = 0.25
 
 
 class Loop:
@@ -93,6 +98,9 @@ class Loop:
         while True:
             batch = self._train_until(min(end, self.progress.batches + self.poll_batches))
             self.progress = dataclasses.replace(self.progress, batches=batch)
+            _progress.mark()
+            if self.steps.own_time is not None:
+                self.core.train._step_times.exchange(batch)
             if batch >= end or self._is_interrupted(
                 (time.monotonic() - started) / max(1, batch - first)
             ):
@@ -134,10 +142,16 @@ class Loop:
             poll = int(_POLL_SECONDS / max(batch_seconds, 1e-9))
             answer = (
                 self.stopping.within_workload(),
-                max(1, min(poll, _MAX_POLL_BATCHES)),
+                max(1, min(poll, self._most_poll_batches(batch_seconds))),
             )
         interrupted, self.poll_batches = self.distributed.broadcast(answer)
         return bool(interrupted)
+
+    def _most_poll_batches(self, batch_seconds: float) -> int:
+        if self.steps.own_time is None:
+            return _MAX_POLL_BATCHES
+        fewest = math.ceil(_LEAST_EXCHANGE_SECONDS / max(batch_seconds, 1e-9))
+        return min(_MAX_POLL_BATCHES, max(WINDOW_STEPS, fewest))
 
     def _report_training(self) -> None:
         rows = self.rows.pop_all()
@@ -249,6 +263,7 @@ class Steps:
     best_validation: Optional[float] = None
     averages_training = True
     evaluates_full_dataset = False
+    own_time: Optional[OwnTime] = None  # measures the steps of several ranks
 
     def restore_rng(self) -> None:
         """Restore the random state. This is called last, because preparations draw random numbers."""

@@ -2,9 +2,15 @@
 
 import posixpath
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from det_controlplane.core.config.fields import (
     AbsolutePath,
@@ -21,6 +27,7 @@ from det_controlplane.core.config.fields import (
     refuse,
 )
 from det_controlplane.core.config.host_paths import device_of_text
+from det_controlplane.core.config.sizes import seconds_of
 from det_controlplane.core.problems import Problem
 
 SLOT_KINDS = ("cpu", "cuda", "rocm")
@@ -125,8 +132,13 @@ class Device(StrictModel):
         return device_of_text(value) if isinstance(value, str) else value
 
 
+# A shorter time would end trials that only load their data.
+HangTimeout = Annotated[float, Field(ge=60, le=7 * 86400), BeforeValidator(seconds_of)]
+
+
 class Resources(CheckedModel):
     devices: tuple[Device, ...] = Field((), strict=False)
+    hang_timeout: HangTimeout | None = None
     is_single_node: bool | None = None
     max_slots: Natural | None = None
     min_slots_per_trial: Positive | None = None

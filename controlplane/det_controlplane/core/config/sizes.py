@@ -16,6 +16,11 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * 1024 ** _POWER[(match[2] or "").lower()])
 
 
+def seconds_of(value: object) -> object:
+    """Return the seconds of a duration that is text. Other values are returned as they are."""
+    return parse_duration_s(value) if isinstance(value, str) else value
+
+
 def parse_duration_s(text: str) -> float:
     """Parse a duration such as 25s, 10m or 1h30m. Return seconds."""
     parts = _DURATION.findall(text.strip())

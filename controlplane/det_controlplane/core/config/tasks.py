@@ -22,7 +22,7 @@ from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.messages import problems_of
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.resolution import Raw, Sources, sources_of
-from det_controlplane.core.config.sizes import parse_duration_s
+from det_controlplane.core.config.sizes import seconds_of
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
@@ -66,12 +66,8 @@ def _words(raw: Any) -> Any:
     return tuple(words)
 
 
-def _seconds(raw: Any) -> Any:
-    return parse_duration_s(raw) if isinstance(raw, str) else raw
-
-
 IdleType = Literal["kernels_or_terminals", "kernel_connections", "activity"]
-Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400), BeforeValidator(_seconds)]
+Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400), BeforeValidator(seconds_of)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 

@@ -1,6 +1,6 @@
 """The states of a trial, and its state after the end of an allocation (docs/concepts/lifecycle.md#trial)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 
@@ -9,6 +9,8 @@ from det_controlplane.core.search.events import ExitReason
 
 # After so many failed pulls in a row, the image is considered wrong and the trial fails.
 MAX_PULL_FAILURES = 3
+# Later hangs of a trial count as restarts: a program that always hangs must not run forever.
+MAX_UNCHARGED_HANGS = 3
 FIRST_RETRY_DELAY = timedelta(seconds=5)
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
 
@@ -83,6 +85,9 @@ class TrialView:
     retries_cancelled: bool  # a log policy matched
     out_of_agents: bool  # log policies leave it fewer slots than it needs
     pull_failures: int  # in a row, including this one
+    hangs: int = (
+        0  # if this run was ended because it hung: how many runs of the trial were, with this one
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,8 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
         return AfterExit(trial.state, False, exit.message)
     if is_failure:
         return _after_failure(trial, exit)
+    if exit.kind is ExitKind.KILLED and trial.hangs > MAX_UNCHARGED_HANGS:
+        return _after_failure(trial, replace(exit, message="no rank made progress"))
     if exit.kind is ExitKind.CLEAN and not trial.parked:
         return AfterExit(S.COMPLETED)
     return AfterExit(trial.state)
@@ -151,6 +158,9 @@ def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | 
     if exit.kind is ExitKind.INFRASTRUCTURE and not after.state.terminal:
         when = f" in {delay.total_seconds():.0f} s" if delay else ""
         return f"The run was lost: {exit.message}. It starts again{when}; this is not counted as a restart."
+    if exit.kind is ExitKind.KILLED and trial.hangs and not after.state.terminal:
+        often = f"hang {trial.hangs} of {MAX_UNCHARGED_HANGS}"
+        return f"The run hung. It starts again from its newest checkpoint; this is not counted as a restart ({often})."
     if exit.kind is ExitKind.PREEMPTED and not after.state.terminal:
         return "The run stopped as it was asked to, and frees its slots."
     return ""

@@ -78,6 +78,7 @@ class Machine:
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
+    slow_at: tuple[float, ...] = ()  # when trials reported slow ranks on it
     free_slots: tuple[int, ...] = ()  # the numbers of its free slots, once its agent has joined
     topology: Topology | None = None
 
@@ -153,6 +154,7 @@ class Launch(NamedTuple):
 class DrainReason(str, Enum):
     RECLAIMED = "RECLAIMED"
     BROKEN = "BROKEN"
+    SLOW = "SLOW"
     OVER_MAXIMUM = "OVER_MAXIMUM"
     BUDGET = "BUDGET"
     LEFT_OVER = "LEFT_OVER"

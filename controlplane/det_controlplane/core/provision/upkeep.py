@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.trials.stragglers import is_slow_machine
 
 from .model import (
     Drain,
@@ -72,6 +73,8 @@ def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> MachineC
             if machine.state is MachineState.REGISTERED:
                 why = DrainReason.BROKEN if machine.is_broken else DrainReason.RECLAIMED
                 changes.drain.append(Drain(machine.id, why))
+        elif machine.state is MachineState.REGISTERED and is_slow_machine(machine.slow_at, now):
+            changes.drain.append(Drain(machine.id, DrainReason.SLOW))
         else:
             changes.staying.append(machine)
     _shrink(changes, limits)

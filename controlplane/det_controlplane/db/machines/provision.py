@@ -28,6 +28,8 @@ _MACHINES = text("""
     SELECT i.*, g.leaving, g.state::text AS agent_state, coalesce(g.links, '[]') AS links,
            ARRAY(SELECT s.slot_id FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NULL AND s.enabled
                  AND NOT s.draining ORDER BY s.slot_id) AS free_slots,
+           ARRAY(SELECT date_part('epoch', o.reported_at) FROM stragglers o WHERE o.agent_id = i.agent_id
+                 AND NOT o.recovered ORDER BY o.id DESC LIMIT 100) AS slow_at,
            g.last_seen_at, g.unsent_at, k.answering_since,
            g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
            coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
@@ -139,6 +141,7 @@ def _machine(r: Any) -> Machine:
         stopped=r.stopped,
         purpose=r.purpose or "",
         trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
+        slow_at=tuple(r.slow_at),
         free_slots=tuple(r.free_slots),
         topology=topology_of(links_from(r.links)),
     )  # fmt: skip

@@ -200,6 +200,23 @@ _KILL_BY = _UPDATE_LIVE.where(~_a.killed).values(
     kill_at=func.least(_a.kill_at, bindparam("at", type_=_a.kill_at.type)),
     preempt_reason=func.coalesce(_a.preempt_reason, bindparam("reason")),
 )
+_NOTE_PROGRESS = text("""
+    UPDATE allocations SET progress_at = greatest(coalesce(progress_at, :now), :at)
+    WHERE id = :id AND state <> 'TERMINATED' RETURNING progress_at
+""")
+_MARK_HUNG = text("""
+    UPDATE allocations SET hung = true
+    WHERE id = :id AND state <> 'TERMINATED' AND NOT hung AND NOT killed AND preempt_at IS NULL
+        AND progress_at <= :before
+""")
+_HANGS = text("""
+    SELECT CASE WHEN bool_or(hung AND run_id = :run_id) THEN count(*) FILTER (WHERE hung) ELSE 0 END
+    FROM allocations WHERE task_id = :task_id
+""")
+_HANG_TIMEOUT = text("""
+    SELECT (e.config#>>'{resources,hang_timeout}')::double precision FROM allocations a
+    JOIN trials t ON t.id = a.trial_id JOIN experiments e ON e.id = t.experiment_id WHERE a.id = :id
+""")
 _EXPECT_POLLS = _UPDATE_LIVE.where(_a.poll_by.is_(None)).values(
     poll_by=bindparam("until", type_=_a.poll_by.type)
 )
@@ -254,6 +271,27 @@ def set_waiting(tx: Tx, allocation_id: str) -> bool:
 def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
     """Set the time at which an allocation that is asked to end is killed."""
     return _update_allocation(tx, _KILL_BY, allocation_id, at=at, reason=reason)
+
+
+def note_progress(tx: Tx, allocation_id: str, at: datetime, now: datetime) -> datetime | None:
+    """Store the newest progress of a run. Return the time of the newest progress of all its ranks."""
+    values = {"id": allocation_id, "at": at, "now": now}
+    return tx.execute(_NOTE_PROGRESS, values).scalar()
+
+
+def hang_timeout_s(tx: Tx, allocation_id: str) -> float | None:
+    value = tx.execute(_HANG_TIMEOUT, {"id": allocation_id}).scalar()
+    return None if value is None else float(value)
+
+
+def mark_hung(tx: Tx, allocation_id: str, before: datetime) -> bool:
+    """Mark a run as hung, unless it made progress after `before` or is marked already."""
+    return tx.execute(_MARK_HUNG, {"id": allocation_id, "before": before}).rowcount == 1
+
+
+def hangs(tx: Tx, task_id: str, run_id: int) -> int:
+    """Return how many runs of a task hung if this run did, else 0."""
+    return int(tx.execute(_HANGS, {"task_id": task_id, "run_id": run_id}).scalar_one())
 
 
 def expect_polls(tx: Tx, allocation_id: str, until: datetime) -> bool:

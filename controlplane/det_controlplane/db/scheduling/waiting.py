@@ -20,7 +20,7 @@ _REASONS = (
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'is pulling its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet'
-            ELSE 'runs on ' || {agents} || {elastic} || {silent} || {awaited} END,
+            ELSE 'runs on ' || {agents} || {elastic} || {silent} || {awaited} || {stragglers} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
@@ -49,6 +49,14 @@ _REASONS = (
                 || ' for agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank) || ' to rejoin'
             FROM containers c JOIN agents g ON g.id = c.agent_id
             WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' AND g.state = 'LOST'), '')""",
+    )
+    .replace(
+        "{stragglers}",
+        """coalesce((SELECT string_agg('; rank ' || s.rank || coalesce(' on agent ' || nullif(s.agent_id, ''), '')
+                || ' is slow (' || round((s.own_s * 1000)::numeric, 1) || ' ms per step instead of '
+                || round((s.median_s * 1000)::numeric, 1) || ' ms, mostly ' || s.cause || ')', '' ORDER BY s.rank)
+            FROM (SELECT DISTINCT ON (o.rank) o.* FROM stragglers o WHERE o.allocation_id = a.id
+                  ORDER BY o.rank, o.id DESC) s WHERE NOT s.recovered), '')""",
     )
     # A run continues only if each of its containers was lost with its agent or ended well.
     .replace(

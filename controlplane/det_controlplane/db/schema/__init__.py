@@ -80,6 +80,7 @@ from det_controlplane.db.schema.results import (
     refused_metrics,
     run_values,
     storages,
+    stragglers,
     value_names,
 )
 from det_controlplane.db.schema.webhooks import webhook_log_matches, webhook_triggers, webhooks
@@ -137,6 +138,7 @@ __all__ = [
     "sign_in_failures",
     "slots",
     "storages",
+    "stragglers",
     "task_log_spans",
     "task_logs",
     "tasks",

@@ -163,6 +163,10 @@ allocations = Table(
     # reports of earlier runs count up to this step.
     Column("start_checkpoint", Uuid),
     Column("start_steps", Integer),
+    # The last progress of any rank, which containers report if the trial has a hang_timeout. A run is hung if it was
+    # ended for missing progress.
+    Column("progress_at", Time),
+    Column("hung", Boolean, nullable=False, server_default=text("false")),
     # How long a revived run over several agents waits for agents that have not joined again.
     Column("awaited_until", Time),
     CheckConstraint("slots >= 0", name="slots"),

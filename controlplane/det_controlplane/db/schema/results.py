@@ -45,6 +45,27 @@ metrics = Table(
     Index("metrics_by_trial", "trial_id"),
 )
 
+# Slow ranks, as the chief of a trial reports them: when a rank becomes slow, while it stays slow, and when it recovers.
+stragglers = Table(
+    "stragglers",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE"), nullable=False),
+    Column("allocation_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),  # no foreign key: agents are deleted earlier
+    Column("rank", Integer, nullable=False),
+    Column("slowdown", Double, nullable=False),
+    Column("own_s", Double, nullable=False),
+    Column("median_s", Double, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("steps_completed", Integer, nullable=False),
+    Column("recovered", Boolean, nullable=False),
+    Column("reported_at", Time, nullable=False),
+    Index("stragglers_by_allocation", "allocation_id", "rank", "id"),
+    Index("stragglers_by_trial", "trial_id"),
+    Index("stragglers_by_agent", "agent_id", "reported_at"),
+)
+
 # One document an experiment: a report checks its names against all of them at once.
 metric_names = Table(
     "metric_names",

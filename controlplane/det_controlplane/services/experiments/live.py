@@ -255,6 +255,9 @@ class LiveExperiment:
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)
             if exit.pull_failed
             else 0,
+            hangs=allocations.hangs(self.tx, trial.task_id, trial.run_id)
+            if exit.kind is ExitKind.KILLED
+            else 0,
         )
         after = trial_states.after_exit(view, exit)
         delay = self._delay(trial, exit)

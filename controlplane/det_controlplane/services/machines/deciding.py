@@ -40,6 +40,7 @@ _LEFT_OVER = "its pool rents no machines any more"
 _DRAINS = {
     DrainReason.RECLAIMED: "the cloud takes the machine back",
     DrainReason.BROKEN: "its agent is out of service",
+    DrainReason.SLOW: "trials reported it as slow three times",
     DrainReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
     DrainReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
     DrainReason.LEFT_OVER: _LEFT_OVER,

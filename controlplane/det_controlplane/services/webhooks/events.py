@@ -1,7 +1,7 @@
 """Send webhooks for ended experiments, log lines, alerts of training code, and spent budgets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -16,7 +16,9 @@ from det_controlplane.core.money.budget import (
 )
 from det_controlplane.core.patterns import matches
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.webhooks import BUDGETS, TriggerType
+from det_controlplane.core.trials.stragglers import Straggler
+from det_controlplane.core.trials.stragglers import sentence as sentence_of_straggler
+from det_controlplane.core.webhooks import BUDGETS, STRAGGLERS, TriggerType
 from det_controlplane.db.cluster import webhooks
 from det_controlplane.db.cluster.webhooks import LogTrigger
 from det_controlplane.db.engine.database import Tx
@@ -117,6 +119,30 @@ def queue_budget_messages(
         workspace_id=of if budget.scope is BudgetScope.WORKSPACE else None,
         subject=BUDGETS,
         data=data,
+    )
+
+
+def queue_straggler_messages(
+    tx: Tx, experiment_id: int, trial_id: int, straggler: Straggler, now: datetime
+) -> int:
+    """Send a message about a rank that became slow to the webhooks of its experiment."""
+    sentence = sentence_of_straggler(straggler)
+    data = {
+        "custom_data": {
+            "title": f"Trial {trial_id} has a slow rank",
+            "description": sentence[0].upper() + sentence[1:],
+            "level": "WARNING",
+        },
+        "straggler": {"trial_id": trial_id, **asdict(straggler)},
+    }
+    return webhooks.queue_messages(
+        tx,
+        TriggerType.CUSTOM,
+        experiment_id,
+        now,
+        subject=STRAGGLERS,
+        data=data,
+        more={"trial_id": trial_id},
     )
 
 

@@ -14,6 +14,9 @@ import { Ago } from "../parts/time.js";
 const LIVE_MS = 8_000;
 const [STATE, LOG, ALERT] = ["TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "TRIGGER_TYPE_TASK_LOG", "TRIGGER_TYPE_CUSTOM"];
 const BUDGETS = { triggerType: ALERT, condition: { subject: "budget" } };
+const STRAGGLERS = { triggerType: ALERT, condition: { subject: "straggler" } };
+/** @type {Record<string, string>} */
+const SUBJECTS = { budget: "budgets", straggler: "slow ranks" };
 const ALL = "0";
 
 /** @param {AbortSignal} signal */
@@ -49,7 +52,7 @@ const None = () => html`
 `;
 
 /** @param {any} t */
-const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `log lines matching ${t.condition.regex}` : t.condition.subject ? "budgets" : "alerts");
+const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `log lines matching ${t.condition.regex}` : SUBJECTS[t.condition.subject] ?? "alerts");
 
 /** @param {{ rows: any[], places: any[], open: (what: any) => void, reload: () => Promise<void> }} props */
 function Rows({ rows, places, open, reload }) {
@@ -103,11 +106,13 @@ function New({ places, onClose, onDone }) {
   const [regex, setRegex] = useState("");
   const [alerts, setAlerts] = useState(false);
   const [budgets, setBudgets] = useState(false);
+  const [stragglers, setStragglers] = useState(false);
   const state = (/** @type {string} */ s) => ({ triggerType: STATE, condition: { state: s } });
   const triggers = [
     ...(completed ? [state("COMPLETED")] : []), ...(failed ? [state("ERROR")] : []),
     ...(regex ? [{ triggerType: LOG, condition: { regex } }] : []), ...(alerts && mode === "SPECIFIC" ? [{ triggerType: ALERT, condition: {} }] : []),
     ...(budgets ? [BUDGETS] : []),
+    ...(stragglers ? [STRAGGLERS] : []),
   ];
   const act = async () => {
     await post("/api/v1/webhooks", { name, url: url.trim(), webhookType: `WEBHOOK_TYPE_${form}`, mode: `WEBHOOK_MODE_${mode}`, workspaceId: Number(place), triggers });
@@ -126,6 +131,7 @@ function New({ places, onClose, onDone }) {
         <${Tick} label="Failed experiments" value=${failed} set=${setFailed} />
         ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="Raised by training code" value=${alerts} set=${setAlerts} />`}
         <${Tick} label="Budgets" hint="For the workspace and its experiments, at 80 % and 100 %" value=${budgets} set=${setBudgets} />
+        <${Tick} label="Slow ranks" hint="When a rank of a trial is slower than the others" value=${stragglers} set=${setStragglers} />
         <${Line} label="Log lines matching" hint="Regex. Leave empty for none." value=${regex} set=${setRegex} />
       </fieldset>
     <//>
