@@ -436,9 +436,9 @@ def test_unfinished_migration_is_refused(old: SourceCluster, new_url: str) -> No
         imported(old, new_url)
 
 
-def running_search(old: SourceCluster, reports: int) -> None:
+def running_search(old: SourceCluster, reports: int, searcher: dict[str, Any] = ASHA) -> None:
     """Write an experiment of adaptive ASHA that is paused in the middle: trials 1 to 4, of which some have reported."""
-    old.experiment(5, state="PAUSED", config=config_of(searcher=ASHA), end_time=None)
+    old.experiment(5, state="PAUSED", config=config_of(searcher=searcher), end_time=None)
     losses = {1: 0.1, 2: 0.9, 3: 0.5, 4: 0.4}
     for trial, loss in list(losses.items())[:reports]:
         old.validation(trial, 4, {"loss": loss})
@@ -501,6 +501,25 @@ def test_dry_run_names_the_searches_that_cannot_continue(old: SourceCluster, new
     assert line.startswith("experiment 6, experiment 7: moves as canceled, because ")
     assert line.endswith("each trial can be continued with `det trial continue old:ID`")
     assert imported(old, new_url).remarks.lines() == [line]
+
+
+# The older form of ASHA: trials pause at a rung and are promoted later.
+PROMOTION = {
+    "name": "adaptive_asha", "metric": "loss", "smaller_is_better": True, "max_trials": 4, "divisor": 4, "max_rungs": 2,
+    "max_length": {"batches": 16}, "mode": "aggressive", "max_concurrent_trials": 4, "stop_once": False,
+}  # fmt: skip
+
+
+def test_promotion_search_moves_as_canceled_with_a_way_to_continue_its_trials(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    running_search(old, 3, PROMOTION)
+    (line,) = imported(old, new_url).remarks.lines()
+    assert (
+        "experiment 5: moves as canceled, because searcher adaptive_asha trains in rounds" in line
+    )
+    assert "`det trial continue old:ID`" in line
+    assert rows("SELECT state::text FROM experiments") == [("CANCELED",)]
 
 
 def test_options_of_an_interrupted_import_are_kept_except_its_name(
