@@ -26,6 +26,7 @@ _READY = text("UPDATE allocations SET ready = true WHERE state <> 'TERMINATED'")
 _LIVE = text(
     "SELECT run_id, slots, state::text, preempt_reason FROM allocations WHERE ended_at IS NULL"
 )
+_ACKNOWLEDGED = text("UPDATE allocations SET preempt_acked = true")
 _AGENTS = text("SELECT id, state::text FROM agents ORDER BY id")
 
 
@@ -116,6 +117,21 @@ def test_failure_of_one_rank_counts_although_others_lost_it(gang: Gang) -> None:
     gang.fail("a", "b", status=LOST_PEER_STATUS)
     gang.fail("c")
     assert gang.trial() == ("ERROR", 0)
+
+
+def test_gang_continues_without_a_machine_that_gets_a_spot_notice(gang: Gang) -> None:
+    order = gang.orders["c"]
+    running = Report(order["id"], order["epoch"], ContainerState.RUNNING)
+    gang.agents["c"].poll(running, leaving=True)
+    (row,) = gang.ctx.db.read(_LIVE)
+    assert "the machine of agent c goes away" in row.preempt_reason
+    with gang.ctx.db.begin() as tx:
+        tx.execute(_ACKNOWLEDGED)
+    for name in ("a", "b", "c"):
+        gang.report(name, ContainerState.TERMINATED, 0)
+    gang.run("a", "b")
+    assert gang.live() == (2, 2, "RUNNING")
+    assert gang.trial() == ("ACTIVE", 0)
 
 
 def test_gang_below_its_minimum_waits(gang: Gang) -> None:

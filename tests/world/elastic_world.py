@@ -10,6 +10,8 @@ from tests.world.configurations import cluster_config
 from tests.world.faults import Rates
 from tests.world.gang_world import GangUser
 from tests.world.hosts import Hosts
+from tests.world.machine_people import MachineUser
+from tests.world.machine_world import MachineWorld
 from tests.world.world import World
 
 _LENGTH = 800  # batches of a trial, which then runs long enough to grow
@@ -58,3 +60,21 @@ class ElasticWorld(World):
         slots = rng.choice((1, 1, 2))
         self.agents += [ElasticAgent(self, f"agent-{n}", slots) for n in range(rng.randint(2, 4))]
         self.actors += [*self.agents, ElasticUser(self, 0)]
+
+
+class RentingElasticUser(MachineUser):
+    """A user of rented machines with trials that also run with fewer slots."""
+
+    def _config(self) -> str:
+        config: dict[str, Any] = json.loads(super()._config())
+        slots = config["resources"]["slots_per_trial"]
+        if slots > 1:
+            config["resources"]["min_slots_per_trial"] = self._rng.randint(1, slots)
+            config["data"]["length"] = _LENGTH
+        return json.dumps(config)
+
+
+class ElasticMachineWorld(MachineWorld):
+    """Pools that rent the slots that elastic gangs lack, from clouds that reclaim machines."""
+
+    user_class = RentingElasticUser

@@ -114,6 +114,8 @@ class MachineWorld(World):
         with calls_in_order():
             return replace(super().run(), machines=len(self._known))
 
+    user_class: type[MachineUser] = MachineUser
+
     def _populate(self) -> None:
         config = rented_cluster_config(self.stream("cluster"))
         rng = self.stream("clouds")
@@ -137,7 +139,7 @@ class MachineWorld(World):
             self._hosts, self.timeline, self.clouds.values(),
             {pool.pool_name: pool.limits.max_instances for pool in config.resource_pools},
         )  # fmt: skip
-        self.users = [MachineUser(self, n, pools) for n in range(self._rng.randint(1, 3))]
+        self.users = [self.user_class(self, n, pools) for n in range(self._rng.randint(1, 3))]
         self.actors += [*self.users, Operator(self, pools), Weather(self), self.renting]
 
     def _make_markets(self, config: ClusterConfig) -> dict[str, FakeMarket]:

@@ -140,6 +140,16 @@ def test_model_definition_is_downloaded(stock: StockClient, trained: str) -> Non
     assert (stock.folder / f"experiment_{trained}_model_def.tgz").stat().st_size > 0
 
 
+def test_experiment_with_our_extensions_is_created_and_described(stock: StockClient) -> None:
+    elastic = ("--config", "resources.min_slots_per_trial=1")
+    result = stock.det("e", "create", CONFIG, FILES, "--paused", *elastic)
+    match = re.search(r"Created experiment (\d+)", result)
+    assert match, result
+    assert "min_slots_per_trial: 1" in stock.det("e", "config", match[1])
+    assert match[1] in stock.det("e", "describe", match[1])
+    stock.det("e", "kill", match[1])
+
+
 def test_experiment_is_paused_activated_and_killed(stock: StockClient, training: str) -> None:
     assert "Paused" in stock.det("e", "pause", training)
     assert re.search(rf"{training} \|.*\| PAUSED", stock.det("e", "list"))

@@ -68,7 +68,7 @@ _BY_TASK = text(f"""
     WHERE task_id = ANY(cast(:ids AS text[])) GROUP BY task_id
 """)
 _RUNS = text(f"""
-    SELECT json_build_object('allocationId', a.id, 'costUsd', coalesce(s.usd, 0)::float8, 'slotHours', coalesce(s.slot_hours, 0)::float8,
+    SELECT json_build_object('allocationId', a.id, 'maxSlots', a.max_slots, 'costUsd', coalesce(s.usd, 0)::float8, 'slotHours', coalesce(s.slot_hours, 0)::float8,
         'machines', (SELECT coalesce(json_agg(json_build_object('agentId', c.agent_id, 'rank', c.rank, 'slots', cardinality(c.slot_ids),
                 'provider', i.provider, 'zone', coalesce(nullif(i.zone, ''), i.region), 'machineType', i.machine_type,
                 'capacity', i.capacity, 'priceUsdHour', i.price_usd_hour::float8) ORDER BY c.rank), '[]'::json)

@@ -218,7 +218,7 @@ function Allocations({ trial }) {
   const columns = [
     { name: "Run", right: true, cell: (/** @type {any} */ a) => a.allocationId.split(".").pop() },
     { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
-    { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
+    { name: "Slots", right: true, cell: (/** @type {any} */ a) => (a.maxSlots ? `${a.slots} of ${a.maxSlots}` : a.slots) },
     { name: "Machines", wrap: true, cell: (/** @type {any} */ a) => html`<${Machines} of=${a} />` },
     { name: "Started", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
     { name: "Duration", right: true, cell: (/** @type {any} */ a) => html`<${Span} from=${a.startTime} to=${a.endTime} />` },
