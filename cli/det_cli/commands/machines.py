@@ -45,7 +45,7 @@ MEMBERS = {
         "manage pools that rent machines",
         Command(
             "describe",
-            "show a pool's offers and the cloud's refusals",
+            "show a pool's offers, refusals and usual start times",
             "machines:describe_pool",
             POOL,
             OUTPUT,

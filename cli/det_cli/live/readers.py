@@ -191,15 +191,20 @@ class TrialReader:
     def read(
         self, trial: Mapping[str, Any]
     ) -> "tuple[Experiment, Mapping[str, Any], tuple[Reason, ...]]":
-        """Return the experiment with this trial only, the trial in the API's JSON, and its reasons."""
+        """Return the experiment with this trial only, the trial in the API's JSON, and its reasons.
+
+        The JSON gets the phases of its start."""
         response = self._session.get(f"{V1}/experiments/{trial['experimentId']}")
         why = self._parts.get(f"/why/trial/{trial['id']}", of="why") or {}
         experiment = experiment_of(response, [trial])
         curve = self._curve(int(trial["id"]), experiment.search.metric)
         trials = tuple(replace(t, curve=curve) for t in experiment.trials)
+        start = self._parts.get(f"/trials/{trial['id']}/start", of="start") or {}
         return (
-            replace(experiment, trials=trials), trial, reasons_of(why.get("reasons") or ()),
-        )  # fmt: skip
+            replace(experiment, trials=trials),
+            {**trial, **start},
+            reasons_of(why.get("reasons") or ()),
+        )
 
     def _curve(self, trial_id: int, metric: str) -> Points:
         params = {

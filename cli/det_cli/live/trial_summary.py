@@ -38,6 +38,8 @@ def _rows(
     seconds = response.get("wallClockTime")
     length = f", for {charts.span(float(seconds))}" if seconds else ""
     yield "ran", f"{local_time(response.get('startTime'))}{length}, in pool {experiment.pool}", ""
+    if response.get("start"):
+        yield "start", _start(response["start"]), ""
     restarts = f", {counted(trial.restarts, 'restart')}" if trial.restarts else ""
     yield "trained", f"{trial.batches} {'batch' if trial.batches == 1 else 'batches'}{restarts}", ""
     search = experiment.search
@@ -60,6 +62,21 @@ def _rows(
             yield "why", reason.sentence, "bad" if trial.state == "ERROR" else "warn"
         if reason.details:
             yield "details", reason.details, "dim"
+
+
+def _start(start: Mapping[str, Any]) -> str:
+    """Return the phases of the newest start that took time, and their sum."""
+    phases = start["phases"]
+    total = sum(phase["seconds"] for phase in phases)
+    cost = sum(phase["usd"] for phase in phases)
+    parts = [
+        f"{phase['name']} {charts.span(phase['seconds'])}"
+        for phase in phases
+        if phase["seconds"] >= 1
+    ]
+    until = "" if start["isComplete"] else " so far"
+    price = f" and {money(cost)}" if cost else ""
+    return f"{charts.span(total)}{price}{until}{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _next_steps(trial: Trial, reasons: "tuple[Reason, ...]") -> Iterator[tuple[str, str]]:

@@ -52,6 +52,7 @@ from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import (
     metric_reports,
+    starts,
     stragglers,
     trial_reports,
     unmanaged,
@@ -67,6 +68,10 @@ _SHORT = 8 * 1024  # the body of a report that others need not wait for
 def get_trial(ctx: Context, request: Request) -> Answer:
     trial = listing.trial(ctx, request.id("trialId"))
     return json_object(trial=trial)
+
+
+def start_of(ctx: Context, request: Request) -> Answer:
+    return json_response({"start": starts.of_trial(ctx, request.id("trialId"))})
 
 
 def list_checkpoints(ctx: Context, request: Request, query: CheckpointQuery) -> Answer:
@@ -308,6 +313,12 @@ ROUTES = (
         audit=Unaudited.REPORT,
     ),
     get(f"{_T}/{{trialId}}", get_trial, summary="One trial", response=OneTrial, rule=_VIEW),
+    get(
+        f"{_T}/{{trialId}}/start",
+        start_of,
+        summary="The phases of the start of the newest run, with seconds and dollars",
+        rule=_VIEW,
+    ),
     get(
         f"{_T}/{{trialId}}/checkpoints",
         list_checkpoints,

@@ -26,6 +26,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.rights import require_right
 from det_controlplane.services.principal import User
+from det_controlplane.services.trials import starts
 from det_controlplane.services.use_case import change
 
 
@@ -84,7 +85,10 @@ def pools(ctx: Context) -> list[dict[str, Any]]:
 
 
 def pool(ctx: Context, name: str) -> dict[str, Any]:
-    return _pool_json(ctx, _require_rented_pool(ctx, name))
+    """Return a pool with the usual length of its starts."""
+    shown = _pool_json(ctx, _require_rented_pool(ctx, name))
+    with ctx.db.autocommit() as tx:
+        return {**shown, "startPhases": starts.of_pool(ctx, tx, name)}
 
 
 def _require_rented_pool(ctx: Context, name: str) -> Pool:

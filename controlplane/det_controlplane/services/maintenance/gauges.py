@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from det_controlplane.core.trials.start_phases import QUANTILES
 from det_controlplane.db.cluster import gauges
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.money import budgets, costs
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance.budgets import spent_of
 from det_controlplane.services.money.costs import span
+from det_controlplane.services.trials import starts
 
 # Exporters that an operator runs on the agents' machines.
 _CADVISOR, _DCGM = 8080, 9400
@@ -30,7 +32,13 @@ class Gauge(NamedTuple):
 def exposition(ctx: Context) -> str:
     """Return every gauge in the text format."""
     with ctx.db.begin() as tx:
-        metrics = [*_relations(tx), *_slots(tx), *_machines(ctx, tx), *_budgets(ctx, tx)]
+        metrics = [
+            *_relations(tx),
+            *_slots(tx),
+            *_machines(ctx, tx),
+            *_budgets(ctx, tx),
+            _starts(ctx, tx),
+        ]
     return "".join(_lines(metrics))
 
 
@@ -93,6 +101,19 @@ def _slots(tx: Tx) -> Iterator[Gauge]:
     yield Gauge("det_slots_used", "Slots that containers hold.", _by_pool(slots, "used"))
     yield Gauge("det_queued_allocations", "Allocations that wait.", _by_pool(queued, "allocations"))
     yield Gauge("det_queued_slots", "Slots that are waited for.", _by_pool(queued, "slots"))
+
+
+def _starts(ctx: Context, tx: Tx) -> Gauge:
+    """Return the lengths of the phases of starts in each pool."""
+    samples = [
+        ({"pool": pool.pool_name, "phase": summary.name, "quantile": quantile}, round(seconds, 1))
+        for pool in ctx.config.resource_pools
+        for summary in starts.summaries(ctx, tx, pool.pool_name)
+        for quantile, seconds in zip(QUANTILES, summary.seconds, strict=True)
+    ]
+    return Gauge(
+        "det_start_phase_seconds", "Length of the phases of starts of the last month.", samples
+    )
 
 
 def _machines(ctx: Context, tx: Tx) -> Iterator[Gauge]:

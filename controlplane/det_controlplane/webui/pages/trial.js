@@ -60,12 +60,13 @@ function Shown({ trial, tab, reload }) {
   const active = !ended(trial.state);
   const told = useLive(
     async (signal) => {
-      const [why, cost, experiment] = await Promise.all([
+      const [why, cost, experiment, start] = await Promise.all([
         get(`/api/v1/why/trial/${trial.id}`, {}, { signal }).catch(() => ({ reasons: [] })),
         get("/api/v1/costs/trials", { ids: trial.id }, { signal }).catch(() => ({ costs: [] })),
         get(`/api/v1/experiments/${trial.experimentId}`, {}, { signal }),
+        get(`/api/v1/trials/${trial.id}/start`, {}, { signal }).catch(() => ({ start: null })),
       ]);
-      return { reasons: why.reasons, cost: cost.costs[0], experiment: experiment.experiment };
+      return { reasons: why.reasons, cost: cost.costs[0], experiment: experiment.experiment, start: start.start };
     },
     [trial.id, trial.state],
     active ? REST_MS : 0,
@@ -89,6 +90,7 @@ function Shown({ trial, tab, reload }) {
         ["Duration", trial.wallClockTime ? duration(trial.wallClockTime) : html`<${Span} from=${trial.startTime} to=${trial.endTime} />`, `since ${moment(trial.startTime)}`],
         ["Restarts", trial.restarts, trial.logPolicyMatched ? `log policy ${trial.logPolicyMatched}` : undefined],
         ["Cost", money(told.data?.cost?.costUsd)],
+        ...startFigures(told.data?.start),
       ]} />
       <div>
         <${Tabs} label="Parts of the trial" tabs=${TABS.map(([key, name, part]) => ({ name, href: link(`/trials/${trial.id}/${key}`), chosen: part === shown }))} />
@@ -107,6 +109,14 @@ function Shown({ trial, tab, reload }) {
       <//>
     `}
   `;
+}
+
+/** Return how long the newest start took, with its longest phases. @param {any} start @returns {[string, string, string][]} */
+function startFigures(start) {
+  if (!start?.phases.length) return [];
+  const long = start.phases.filter((/** @type {any} */ p) => p.seconds >= 1);
+  const total = start.phases.reduce((/** @type {number} */ sum, /** @type {any} */ p) => sum + p.seconds, 0);
+  return [["Start", duration(total), long.map((/** @type {any} */ p) => `${p.name} ${duration(p.seconds)}`).join(", ")]];
 }
 
 /** Tell whether a reason says more than the state does. @param {any} trial @param {string} reason */

@@ -1,0 +1,92 @@
+"""The phases of a start, from the submission to the first report of metrics: how long each took and what it cost."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+# Pools describe the middle of their starts, and a start with bad luck.
+QUANTILES = (0.5, 0.95)
+PHASES = (
+    "decision",  # until a machine was asked for, or existing slots were assigned
+    "rent",  # until the cloud gave the machine
+    "boot",  # until its agent joined
+    "assignment",  # until the scheduler gave the slots to the run
+    "image",  # until the image was there
+    "container",  # until the container ran
+    "first report",  # until the first metrics arrived
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimes:
+    """Times of a run. `machine_*` are those of the rented machine that joined last; without one they are None."""
+
+    requested_at: datetime
+    machine_requested_at: datetime | None = None
+    machine_launched_at: datetime | None = None
+    machine_joined_at: datetime | None = None
+    assigned_at: datetime | None = None
+    image_ready_at: datetime | None = None
+    started_at: datetime | None = None
+    first_report_at: datetime | None = None
+    usd_hour: float = 0.0  # of the machines of the run; a static machine costs nothing
+
+
+class Phase(NamedTuple):
+    name: str
+    seconds: float
+    usd: float
+
+
+def phases(times: StartTimes) -> list[Phase]:
+    """Return the phases that have ended, in order. Phases without an end of their own are left out."""
+    ends = (
+        times.machine_requested_at or times.assigned_at,
+        times.machine_launched_at,
+        times.machine_joined_at,
+        times.assigned_at if times.machine_joined_at else None,
+        times.image_ready_at,
+        times.started_at,
+        times.first_report_at,
+    )
+    result: list[Phase] = []
+    last = times.requested_at
+    for name, end in zip(PHASES, ends, strict=True):
+        if end is None:
+            continue
+        seconds = max(0.0, (end - last).total_seconds())
+        is_paid = name not in PHASES[:2]
+        result.append(Phase(name, seconds, seconds / 3600 * times.usd_hour if is_paid else 0.0))
+        last = max(last, end)
+    return result
+
+
+class PhaseSummary(NamedTuple):
+    """Quantiles of the seconds of a phase over some starts."""
+
+    name: str
+    starts: int
+    seconds: tuple[float, ...]  # by QUANTILES
+
+
+def summarized(starts: Sequence[StartTimes]) -> list[PhaseSummary]:
+    """Return the quantiles of each phase, and of the total of starts that reported metrics."""
+    lengths: dict[str, list[float]] = {name: [] for name in (*PHASES, "total")}
+    for start in starts:
+        ended = phases(start)
+        for phase in ended:
+            lengths[phase.name].append(phase.seconds)
+        if start.first_report_at is not None:
+            lengths["total"].append(sum(phase.seconds for phase in ended))
+    return [
+        PhaseSummary(name, len(seconds), tuple(_quantile(sorted(seconds), q) for q in QUANTILES))
+        for name, seconds in lengths.items()
+        if seconds
+    ]
+
+
+def _quantile(ordered: Sequence[float], quantile: float) -> float:
+    """Return the smallest value that is at least as large as a part of the values."""
+    return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]

@@ -1,0 +1,49 @@
+"""The start of a trial's newest run, and the usual starts of a pool."""
+
+from datetime import timedelta
+from typing import Any
+
+from det_controlplane.core.trials.start_phases import QUANTILES, PhaseSummary, phases, summarized
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.trials import start_times
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+
+_PERIOD = timedelta(days=30)
+_MOST_STARTS = 500
+
+
+def of_trial(ctx: Context, trial_id: int) -> dict[str, Any]:
+    """Return the phases of the start of a trial's newest run."""
+    with ctx.db.autocommit() as tx:
+        start = start_times.newest_of_trial(tx, trial_id)
+    if start is None:
+        raise Missing(f"trial {trial_id} has not been started by the cluster")
+    ended = phases(start.times)
+    return {
+        "allocationId": start.allocation_id,
+        "requestedAt": start.times.requested_at.isoformat(),
+        "isComplete": start.times.first_report_at is not None,
+        "phases": [
+            {"name": p.name, "seconds": round(p.seconds, 1), "usd": round(p.usd, 4)} for p in ended
+        ],
+    }
+
+
+def of_pool(ctx: Context, tx: Tx, pool: str) -> list[dict[str, Any]]:
+    """Return the quantiles of each phase over the pool's starts of the last month."""
+    return [
+        {
+            "name": summary.name,
+            "starts": summary.starts,
+            **{
+                f"p{q * 100:g}Seconds": round(value, 1)
+                for q, value in zip(QUANTILES, summary.seconds, strict=True)
+            },
+        }
+        for summary in summaries(ctx, tx, pool)
+    ]
+
+
+def summaries(ctx: Context, tx: Tx, pool: str) -> list[PhaseSummary]:
+    return summarized(start_times.of_pool(tx, pool, ctx.now() - _PERIOD, _MOST_STARTS))

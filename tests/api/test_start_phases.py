@@ -1,0 +1,56 @@
+"""The phases of the start of a trial, for the trial, for its pool, and for Prometheus."""
+
+import pytest
+
+from tests.support.api import Api, Caller, create, report_metrics
+from tests.support.rented import RentedCluster
+
+
+@pytest.fixture
+def api(cluster: RentedCluster) -> Api:
+    return cluster.api
+
+
+def start_and_report(cluster: RentedCluster, user: Caller) -> int:
+    """Start a trial on a new machine: 40 s until the agent joins, 25 s until the first report."""
+    experiment_id = create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    cluster.pass_time(seconds=40)
+    agent = cluster.boot(machine)
+    cluster.settle()
+    agent.work()
+    cluster.pass_time(seconds=25)
+    trial_id = int(user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]["id"])
+    assert report_metrics(user, trial_id, "training", 1, {"loss": 1.0}, run=1).status == 200
+    return trial_id
+
+
+def test_start_of_a_trial_shows_where_the_time_went(cluster: RentedCluster, user: Caller) -> None:
+    trial_id = start_and_report(cluster, user)
+    start = user.get(f"/api/v1/trials/{trial_id}/start")["start"]
+    seconds = {phase["name"]: phase["seconds"] for phase in start["phases"]}
+    assert seconds["boot"] == pytest.approx(40, abs=5)
+    assert seconds["first report"] == pytest.approx(25, abs=5)
+    assert start["isComplete"]
+    (machine,) = cluster.instances()
+    cost = sum(phase["usd"] for phase in start["phases"])
+    assert cost == pytest.approx(65 * machine["priceUsdHour"] / 3600, rel=0.2)
+
+
+def test_pool_and_prometheus_show_the_quantiles_of_starts(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    start_and_report(cluster, user)
+    pool = user.get("/api/v1/rented-pools/default")["pool"]
+    phases = {phase["name"]: phase for phase in pool["startPhases"]}
+    assert phases["boot"]["starts"] == phases["total"]["starts"] == 1
+    assert phases["boot"]["p50Seconds"] == phases["boot"]["p95Seconds"] >= 40
+    page = cluster.api.signed_in("admin").ask("GET", "/prom/det-state-metrics").body.decode()
+    assert 'det_start_phase_seconds{pool="default",phase="boot",quantile="0.5"}' in page
+
+
+def test_trial_that_never_started_has_no_start(cluster: RentedCluster, user: Caller) -> None:
+    create(user, activate=False)
+    answer = user.ask("GET", "/api/v1/trials/1/start")
+    assert answer.status == 404

@@ -1,0 +1,66 @@
+"""The phases of a start, and their quantiles over many starts."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from det_controlplane.core.trials.start_phases import StartTimes, phases, summarized
+
+BEGIN = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+RENTED = StartTimes(
+    BEGIN,
+    machine_requested_at=at(2),
+    machine_launched_at=at(5),
+    machine_joined_at=at(65),
+    assigned_at=at(66),
+    image_ready_at=at(96),
+    started_at=at(98),
+    first_report_at=at(110),
+    usd_hour=3.6,
+)
+
+
+def test_start_on_a_rented_machine_has_all_phases() -> None:
+    names = [phase.name for phase in phases(RENTED)]
+    assert names == [
+        "decision",
+        "rent",
+        "boot",
+        "assignment",
+        "image",
+        "container",
+        "first report",
+    ]
+    assert [phase.seconds for phase in phases(RENTED)] == [2, 3, 60, 1, 30, 2, 12]
+
+
+def test_only_the_time_of_a_rented_machine_costs_money() -> None:
+    usd = {phase.name: phase.usd for phase in phases(RENTED)}
+    assert usd["decision"] == usd["rent"] == 0
+    assert sum(usd.values()) == pytest.approx(105 * 3.6 / 3600)
+
+
+def test_start_on_a_joined_machine_waits_for_slots_only() -> None:
+    static = StartTimes(BEGIN, assigned_at=at(4), image_ready_at=at(4), started_at=at(5))
+    assert [(phase.name, phase.seconds) for phase in phases(static)] == [
+        ("decision", 4),
+        ("image", 0),
+        ("container", 1),
+    ]
+
+
+def test_quantiles_are_values_of_starts() -> None:
+    starts = [StartTimes(BEGIN, assigned_at=at(n)) for n in range(1, 101)]
+    (decision,) = summarized(starts)
+    assert decision == ("decision", 100, (50, 95))
+    assert summarized([]) == []
+
+
+def test_total_counts_only_starts_that_reported() -> None:
+    (*_, total) = summarized([RENTED, StartTimes(BEGIN, assigned_at=at(1))])
+    assert total == ("total", 1, (110, 110))
