@@ -50,9 +50,9 @@ from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import reporters, task_rights
+from det_controlplane.services.machines import starts
 from det_controlplane.services.trials import (
     metric_reports,
-    starts,
     stragglers,
     trial_reports,
     unmanaged,

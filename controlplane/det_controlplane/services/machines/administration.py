@@ -25,8 +25,8 @@ from det_controlplane.db.money import budgets
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.machines import starts
 from det_controlplane.services.principal import User
-from det_controlplane.services.trials import starts
 from det_controlplane.services.use_case import change
 
 

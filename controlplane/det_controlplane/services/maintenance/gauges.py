@@ -13,9 +13,9 @@ from det_controlplane.db.cluster import gauges
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.money import budgets, costs
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines import starts
 from det_controlplane.services.maintenance.budgets import spent_of
 from det_controlplane.services.money.costs import span
-from det_controlplane.services.trials import starts
 
 # Exporters that an operator runs on the agents' machines.
 _CADVISOR, _DCGM = 8080, 9400
