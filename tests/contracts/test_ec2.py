@@ -249,6 +249,49 @@ def test_machines_use_the_placement_group_of_their_section(ec2: OnEc2) -> None:
     assert request["Placement.GroupName"] == "near"
 
 
+def forget_groups(ec2: OnEc2) -> None:
+    """Let the provisioner forget the placement groups that it created, as in another process."""
+    provisioner: Any = ec2.compute
+    provisioner._groups.clear()
+
+
+def test_automatic_placement_groups_are_created_once_for_each_zone(ec2: OnEc2) -> None:
+    settings = {**ec2.place.settings, "placement_group": "auto"}
+    (first, *_) = ec2.offers(Capacity.ON_DEMAND)
+    forget_groups(ec2)
+    for _ in range(2):
+        outcome = ec2.compute.launch(launch_request(ec2, [first], settings=settings))
+        assert outcome.machine is not None
+    (created,) = ec2.wire.sent("CreatePlacementGroup")
+    assert created["Strategy"] == "cluster"
+    requests = ec2.wire.sent("RunInstances")
+    assert {t["Placement.GroupName"] for t in requests} == {created["GroupName"]}
+    assert created["GroupName"].endswith(f"-{first.zone}")
+    tags = {created[f"TagSpecification.1.Tag.{n}.Key"] for n in range(1, 5)}
+    assert "determined-cluster" in tags
+
+
+def test_a_deleted_placement_group_is_created_again(ec2: OnEc2) -> None:
+    settings = {**ec2.place.settings, "placement_group": "auto"}
+    for launches in (1, 2):
+        request = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
+        assert ec2.compute.launch(request).machine is not None
+        ec2.wire._groups.clear()
+        assert len(ec2.wire.sent("CreatePlacementGroup")) >= launches
+
+
+def test_another_process_may_have_created_the_placement_group(ec2: OnEc2) -> None:
+    settings = {**ec2.place.settings, "placement_group": "auto"}
+    request = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
+    first = ec2.compute.launch(request)
+    forget_groups(ec2)
+    later = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
+    second = ec2.compute.launch(later)
+    assert first.machine is not None
+    assert second.machine is not None
+    assert first.machine.cloud_id != second.machine.cloud_id
+
+
 def test_each_interface_has_its_own_card(ec2: OnEc2) -> None:
     launch(ec2, {"efa_interfaces": 2, "network_interface": {"public_ip": False}})
     (request,) = ec2.wire.sent("RunInstances")

@@ -1,5 +1,6 @@
 """The compute contract for Google Compute Engine, through Google's own client library."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -138,6 +139,12 @@ def test_gpus_are_attached_only_to_types_without_built_in_gpus(cloud: Gce) -> No
     assert "onHostMaintenance" not in without["scheduling"]
     for body in (attached, built_in):
         assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
+
+
+def test_machines_use_the_placement_policy_of_their_section(cloud: Gce) -> None:
+    request = launch_request(cloud, [offer()], settings={"placement_policy": "near"})
+    (policy,) = body_of(cloud, cloud.compute.launch(request).machine)["resourcePolicies"]
+    assert re.fullmatch(r"projects/[^/]+/regions/[^/]+/resourcePolicies/near", policy)
 
 
 def test_pool_settings_override_base_config(cloud: Gce) -> None:

@@ -76,6 +76,7 @@ class Wire:
     consoles: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, Parameters]] = field(default_factory=list)
     _ended: set[str] = field(default_factory=set)
+    _groups: set[str] = field(default_factory=set)  # placement groups that were created
     _launching: threading.Lock = field(default_factory=threading.Lock)
     _by_token: dict[str, tuple[Parameters, bytes]] = field(default_factory=dict)
 
@@ -114,6 +115,11 @@ class Wire:
             request.headers["Content-Length"] = str(len(request.body))
             return send(session, request)
 
+        if action == "CreatePlacementGroup":  # moto does not know it
+            return self._create_group(parameters["GroupName"])
+        group = parameters.get("Placement.GroupName", "")
+        if group.startswith("determined-") and group not in self._groups:
+            return _failed(Failure("InvalidPlacementGroup.Unknown", f"{group} is unknown"))
         if action in ("RunInstances", "CreateFleet"):
             return self._launch(action, parameters, on)
         if action == "TerminateInstances":
@@ -122,6 +128,15 @@ class Wire:
         if action == "GetConsoleOutput" and answer.status_code == 200:
             return self._console(parameters["InstanceId"])
         return answer
+
+    def _create_group(self, name: str) -> AWSResponse:
+        if name in self._groups:
+            return _failed(Failure("InvalidPlacementGroup.Duplicate", f"{name} already exists"))
+        self._groups.add(name)
+        return _answer(
+            200,
+            b"<CreatePlacementGroupResponse><return>true</return></CreatePlacementGroupResponse>",
+        )
 
     def _carry_json(self, request: AWSPreparedRequest, body: bytes) -> AWSResponse | None:
         """Answer a service that speaks JSON, where the test says what."""

@@ -34,11 +34,18 @@ from det_provisioner_aws.machines import machine_of
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
     LAUNCH_TAG,
+    group_parameters,
     launch_parameters,
     run_parameters,
 )
 from det_provisioner_aws.places import Places, Target, choices
-from det_provisioner_aws.settings import PROVIDER, AwsSettings, BadSettings, read_settings
+from det_provisioner_aws.settings import (
+    AUTOMATIC_GROUP,
+    PROVIDER,
+    AwsSettings,
+    BadSettings,
+    read_settings,
+)
 
 CONSOLE_CHARACTERS = 20_000
 _BATCH = 100
@@ -66,6 +73,7 @@ class Ec2Compute:
         self._places = Places(self._clients)
         self._fleets = Fleets(self._clients)
         self._page_size = page_size
+        self._groups: set[tuple[str, str]] = set()  # placement groups that exist
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
         region = request.offers[0].region
@@ -145,7 +153,7 @@ class Ec2Compute:
             token = f"{request.token}-{rank}"
             parameters = run_parameters(common, request, settings, target, token)
             try:
-                answer = self._clients.acting("ec2", region).run_instances(**parameters)
+                answer = self._run(request, settings, target, parameters)
             except ClientError as e:
                 error = _definite_error(e)
                 failures.append(Failure(target.offer, target.subnet.zone, error))
@@ -154,6 +162,39 @@ class Ec2Compute:
                 continue
             return machine_of(answer["Instances"][0], region), failures
         return None, failures
+
+    def _run(
+        self,
+        request: LaunchRequest,
+        settings: AwsSettings,
+        target: Target,
+        parameters: dict[str, Any],
+    ) -> Any:
+        ec2 = self._clients.acting("ec2", target.offer.region)
+        if settings.placement_group != AUTOMATIC_GROUP:
+            return ec2.run_instances(**parameters)
+        self._ensure_group(request, settings, target)
+        try:
+            return ec2.run_instances(**parameters)
+        except ClientError as e:
+            if AwsError.of(e.response).code != "InvalidPlacementGroup.Unknown":
+                raise
+        self._groups.clear()  # it was deleted after this process created it
+        self._ensure_group(request, settings, target)
+        return ec2.run_instances(**parameters)
+
+    def _ensure_group(self, request: LaunchRequest, settings: AwsSettings, target: Target) -> None:
+        """Create the placement group of the pool and zone, unless it exists. Groups are free of charge."""
+        region, parameters = target.offer.region, group_parameters(request, settings, target)
+        group = region, parameters["GroupName"]
+        if group in self._groups:
+            return
+        try:
+            self._clients.acting("ec2", region).create_placement_group(**parameters)
+        except ClientError as e:
+            if AwsError.of(e.response).code != "InvalidPlacementGroup.Duplicate":
+                raise
+        self._groups.add(group)
 
     def _terminate(self, region: str, ids: list[str]) -> list[Refusal]:
         """Terminate machines of a region. EC2 rejects calls with an unknown id, so such ids are removed first."""

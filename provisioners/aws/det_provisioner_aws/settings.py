@@ -9,6 +9,8 @@ PROVIDER = "aws"
 DEFAULT_IMAGE = (
     "ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
+# The group of machines of a pool and a zone, which the provisioner creates.
+AUTOMATIC_GROUP = "auto"
 LEAST_ROOT_GIB = 100
 
 

@@ -30,6 +30,9 @@ def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) 
         params["diskType"] = f"{zone}/diskTypes/{params['diskType']}"
     for accelerator in machine.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = f"{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
+    if settings.placement_policy:
+        within = f"projects/{settings.project}/regions/{offer.region}/resourcePolicies/"
+        machine["resourcePolicies"] = [_path(settings.placement_policy, within)]
     return merged(
         settings.base_config,
         {
@@ -45,6 +48,8 @@ def regional_instance(
 ) -> Json:
     """Return a bulk insert of one machine, in any zone of the region and of the first available type."""
     properties = merged(settings.base_config, _machine(request, offers[0], settings))
+    if settings.placement_policy:  # properties of several machines have names instead of paths
+        properties["resourcePolicies"] = [settings.placement_policy.rpartition("/")[2]]
     bulk: Json = {
         "count": 1,
         "minCount": 1,

@@ -49,6 +49,7 @@ class GcpSettings:
     labels: Mapping[str, str]
     attached: Accelerators | None
     shielded: Shielded
+    placement_policy: str  # a compact placement policy in the region of the machines
     base_config: Mapping[str, Any]  # properties of a machine in the API's JSON format
 
 
@@ -82,6 +83,7 @@ def read_settings(section: Mapping[str, Any], default_project: str) -> GcpSettin
         labels=_labels(section),
         attached=_read_accelerators(section),
         shielded=Shielded(**_section(section, "shielded")),
+        placement_policy=str(section.get("placement_policy") or ""),
         base_config=_section(section, "base_config"),
     )
 

@@ -41,7 +41,7 @@ _SETTINGS = {
     "gcp": (
         "project", "boot_disk_size", "boot_disk_type", "boot_disk_source_image", "label_key",
         "label_value", "network_interface", "network_tags", "service_account", "labels", "base_config",
-        "shielded", "aws_role_arn",
+        "shielded", "aws_role_arn", "placement_policy",
     ),
 }  # fmt: skip
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]*")

@@ -117,8 +117,8 @@ data "aws_iam_policy_document" "provision" {
 
   statement {
     sid       = "StartTaggedMachines"
-    actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"]
-    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+    actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreatePlacementGroup"]
+    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request", "placement-group"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
 
     condition {
       test     = "StringEquals"
@@ -131,7 +131,7 @@ data "aws_iam_policy_document" "provision" {
   statement {
     sid       = "TagWhatIsMade"
     actions   = ["ec2:CreateTags"]
-    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request", "placement-group"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
 
     condition {
       test     = "StringEquals"
@@ -142,7 +142,7 @@ data "aws_iam_policy_document" "provision" {
     condition {
       test     = "StringEquals"
       variable = "ec2:CreateAction"
-      values   = ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
+      values   = ["RunInstances", "CreateFleet", "CreateLaunchTemplate", "CreatePlacementGroup"]
     }
   }
 

@@ -187,8 +187,8 @@ data "aws_iam_policy_document" "function" {
 
     content {
       sid       = "StartTaggedMachines"
-      actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"]
-      resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
+      actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreatePlacementGroup"]
+      resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request", "placement-group"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
 
       condition {
         test     = "StringEquals"
@@ -205,7 +205,7 @@ data "aws_iam_policy_document" "function" {
     content {
       sid       = "TagWhatIsMade"
       actions   = ["ec2:CreateTags"]
-      resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
+      resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request", "placement-group"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
 
       condition {
         test     = "StringEquals"
@@ -216,7 +216,7 @@ data "aws_iam_policy_document" "function" {
       condition {
         test     = "StringEquals"
         variable = "ec2:CreateAction"
-        values   = ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
+        values   = ["RunInstances", "CreateFleet", "CreateLaunchTemplate", "CreatePlacementGroup"]
       }
     }
   }

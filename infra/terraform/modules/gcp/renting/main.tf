@@ -40,6 +40,7 @@ resource "google_project_iam_custom_role" "launch" {
     "compute.machineTypes.list",
     "compute.networks.use",
     "compute.regionOperations.get",
+    "compute.resourcePolicies.use",
     "compute.subnetworks.use",
     "compute.subnetworks.useExternalIp",
     "compute.zoneOperations.get",
