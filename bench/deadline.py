@@ -1,4 +1,4 @@
-"""Measure what deadlines on spot machines cost, on traces of availability.
+"""Measure the cost of deadlines on spot machines, on traces of availability.
 
 `python -m bench.deadline --traces DIR` prints one JSON line for each figure. DIR has folders of JSON files, a file for
 each zone: `metadata.gap_seconds`, and `data`, the number of machines at each tick. Costs are divided by the cost of a

@@ -82,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Moment:
-    """The state of a job at a tick. `place` is a zone, `ON_DEMAND`, or None if nothing runs."""
+    """The state of a job at a tick. `place` is a zone, `ON_DEMAND`, or None while the job waits."""
 
     left_h: float
     work_h: float
@@ -148,7 +148,7 @@ def optimum(job: Job, trace: Trace) -> float:
     size = whole + restart + 1
     after_tick = np.maximum(np.arange(size) - PARTS, 0)
     hours = np.minimum(np.arange(size), PARTS) * unit
-    costs = np.full((len(trace.zones) + 2, size), IMPOSSIBLE)  # zones, on demand, nothing
+    costs = np.full((len(trace.zones) + 2, size), IMPOSSIBLE)  # zones, on demand, waiting
     costs[:, 0] = 0.0
     for now in reversed(range(job.ticks(trace))):
         running = np.full_like(costs, IMPOSSIBLE)
@@ -201,7 +201,7 @@ class _SpotWithSafetyNet:
 
 
 class Greedy(_SpotWithSafetyNet):
-    """Spot where it is available, nothing otherwise, on demand when the time gets short."""
+    """Run on spot where it is available, else wait, and run on demand when the time gets short."""
 
     def choose(self, moment: Moment) -> int | None:
         zone = self.spot(moment)

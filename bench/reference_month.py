@@ -1,6 +1,6 @@
 """Simulate a month of a team's work on rented machines, for docs/cost.md.
 
-The decisions, cooldowns and prices are the product's own. The spot market is that of `bench.reference_market`. The same
+The decisions, cooldowns and prices are the product's own. `bench.reference_market` is the spot market. The same
 work runs on spot capacity with fallback, and on demand. Only the seed determines random values.
 
 `python -m bench.reference_month --traces DIR` replays traces of the same zones. It prints outcomes as JSON lines.

@@ -99,7 +99,7 @@ def _require_tools() -> None:
 
 
 def _install_slirp4netns() -> str:
-    """Return the error of apt, or nothing."""
+    """Return the error of apt, or an empty text."""
     retries = ["apt-get", "-o", "Acquire::Retries=3"]
     install = [*retries, "install", "-y", "--no-install-recommends", "slirp4netns"]
     error = ""

@@ -18,7 +18,7 @@ _ANOTHER_LATER = 0.5
 
 
 class Way(str, Enum):
-    """The ways to go on with the work until the next decision."""
+    """The ways to run the work until the next decision."""
 
     WAIT = "WAIT"
     SPOT = "SPOT"

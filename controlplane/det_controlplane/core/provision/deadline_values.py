@@ -56,8 +56,8 @@ class Values:
     """Costs by steps left, phase of the spell and level of slack."""
 
     grid: Grid
-    waiting: Table  # nothing runs, no spot offer is available
-    offered: Table  # nothing runs, a spot offer is available
+    waiting: Table  # the work waits, no spot offer is available
+    offered: Table  # the work waits, a spot offer is available
     on_demand_alone: Table  # runs on demand, no spot offer is available
     on_demand_offered: Table  # runs on demand, a spot offer is available
     spot: Table
@@ -144,7 +144,7 @@ def _least(one: Row, other: Row) -> Row:
 
 
 def _plus(hours: Row, price: float, then: Row, work: Row) -> Row:
-    """Add the price of a step to the costs after it. Finished work costs nothing."""
+    """Add the price of a step to the costs after it. Finished work is free."""
     return [
         min(IMPOSSIBLE, price * used + cost) if left > 0 else 0.0
         for used, cost, left in zip(hours, then, work, strict=True)

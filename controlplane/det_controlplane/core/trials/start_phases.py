@@ -1,4 +1,4 @@
-"""The phases of a start, from the submission to the first report of metrics: how long each took and what it cost."""
+"""The phases of a start, from the submission to the first report of metrics, with their lengths and costs."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """Times of a run. `machine_*` are those of the rented machine that joined last; without one they are None."""
+    """Times of a run. `machine_*` belong to the rented machine that joined last, and are None without one."""
 
     requested_at: datetime
     machine_requested_at: datetime | None = None
@@ -31,7 +31,7 @@ class StartTimes:
     image_ready_at: datetime | None = None
     started_at: datetime | None = None
     first_report_at: datetime | None = None
-    usd_hour: float = 0.0  # of the machines of the run; a static machine costs nothing
+    usd_hour: float = 0.0  # of the rented machines of the run
 
 
 class Phase(NamedTuple):
