@@ -51,15 +51,19 @@ class ElasticBatchSampler(_Wrapper):
             yield [self._part_of(group)]
 
     def _part_of(self, group: Sequence[List[Any]]) -> _Part:
+        """Return the rank's part in as many micro-batches as every other rank has.
+
+        Ranks exchange shards of a model in each forward pass. An empty micro-batch has a sample with a weight of zero.
+        """
         samples = [index for batch in group for index in batch]
-        start, end = (len(samples) * n // self._num_workers for n in (self._rank, self._rank + 1))
-        if start == end:
-            # A rank without samples takes part in the exchange of gradients with a weight of zero.
-            return _Part([samples[:1]], [0.0])
-        pieces = -(-(end - start) // max(len(batch) for batch in group))
+        total, ranks = len(samples), self._num_workers
+        start, end = (total * n // ranks for n in (self._rank, self._rank + 1))
+        largest = -(-total // ranks)
+        pieces = -(-largest // max(len(batch) for batch in group))
         cuts = [start + (end - start) * n // pieces for n in range(pieces + 1)]
         indices = [samples[cuts[n] : cuts[n + 1]] for n in range(pieces)]
-        return _Part(indices, [len(i) * self._num_workers / len(samples) for i in indices])
+        weights = [len(piece) * ranks / total for piece in indices]
+        return _Part([piece or samples[:1] for piece in indices], weights)
 
 
 class _PartDataset(torch.utils.data.Dataset):  # type: ignore[misc]
