@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def test_reports_a_directory_that_cannot_be_created(
     result = det("c", "download", CKPT, "-o", tmp_path / "file" / "c")
     assert result.code == 1
     assert f"cannot make the directory '{tmp_path}/file/c': Not a directory" in result.err
+
+
+def test_consolidate_without_torch_fails_before_the_download(
+    saved: FakeCluster, det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--consolidate")
+    assert result.code == 2
+    assert "--consolidate needs PyTorch" in result.err
+    assert "pip install torch" in result.err
+    assert not (tmp_path / "c").exists()
 
 
 def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:

@@ -24,7 +24,7 @@ importing._EXPERIMENTS = 1
 print("ready", flush=True)
 sys.exit(commands.main("determined", Namespace(
     source=sys.argv[1], into=sys.argv[2], data_dir=None, cluster_name="", logs="all", id_offset=0,
-    merge_users=False, dry_run=False)))
+    merge_users=False, dry_run=False, name="", mapping=None, limit_s=0)))
 """
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 from typing import Any
 
 from determined.common import checkpoint_files
@@ -17,10 +18,25 @@ Checkpoint = dict[str, Any]
 
 
 def one(args: argparse.Namespace) -> None:
+    consolidate = _consolidation() if args.consolidate else None
     session = connect(args)
     checkpoint = session.get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
     target = args.output_dir or checkpoint_files.default_directory(checkpoint["uuid"])
     _fetch(session, checkpoint, target, args.mode, quiet=args.quiet)
+    if consolidate is not None and consolidate.is_sharded(pathlib.Path(target)):
+        consolidate.consolidate(pathlib.Path(target))
+
+
+def _consolidation() -> Any:
+    """Return the module that joins shards. Fail before the download if PyTorch is missing."""
+    try:
+        from determined.pytorch import _consolidate
+    except ImportError as e:
+        raise UsageError(
+            f"--consolidate needs PyTorch, which cannot be imported here ({e})",
+            "run `pip install torch` in the environment of det, or download without --consolidate",
+        ) from e
+    return _consolidate
 
 
 def of_experiment(args: argparse.Namespace) -> None:

@@ -1,9 +1,9 @@
 """det budget and det resources"""
 
-from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf
+from det_cli.declare import OUTPUT, Arg, Command, Group, IdArg, OneOf
 
 SCOPE = OneOf(
-    Arg("--experiment", metavar="ID", help="the cost of one experiment"),
+    IdArg("--experiment", kind="experiment", metavar="ID", help="the cost of one experiment"),
     # `args.user` is the user who runs the command.
     Arg("--user", metavar="NAME", dest="of_user", help="the cost of a user's jobs"),
     Arg("--workspace", metavar="NAME", help="the cost of all jobs in a workspace"),

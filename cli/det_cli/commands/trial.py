@@ -127,6 +127,11 @@ MEMBERS = {
                 default="auto",
                 help="download from the storage, through the cluster, or try both",
             ),
+            Arg(
+                "--consolidate",
+                action="store_true",
+                help="replace the shards of a sharded checkpoint by one state_dict.pth (needs PyTorch)",
+            ),
         ),
         Command(
             "list",

@@ -2,14 +2,14 @@
 
 An asynchronous checkpoint goes through these states:
 
-    copying     the training thread copies tensors to shared host buffers (`_buffers`); only this stops training
-    announced   a thread reports the checkpoint as ACTIVE, so that the cluster can delete an interrupted upload
-    writing     the writer process (`_writer`, `_writer_main`) serialises the buffers and uploads them (`_jobs`)
-    stored      all files are in storage, of all ranks (`_exchange`)
-    completed   the chief reports the checkpoint as COMPLETED; from now on it is used
-    failed      the error is raised by the next call; the buffers are free again
+- Copying: the training thread copies tensors to shared host buffers (`_buffers`). Only this stops training.
+- Announced: a thread reports the checkpoint as ACTIVE, so that the cluster can delete an interrupted upload.
+- Writing: the writer process (`_writer`, `_writer_main`) serialises the buffers and uploads them (`_jobs`).
+- Stored: all files of all ranks are in storage (`_exchange`).
+- Completed: the chief reports the checkpoint as COMPLETED. From now on it is used.
+- Failed: the next call raises the error. The buffers are free again.
 
-At most one checkpoint of a process is between `copying` and `completed`. The next one waits for it.
+At most one checkpoint of a process is between copying and completed. The next one waits for it.
 
 `StorageWriter` and `StorageReader` connect `torch.distributed.checkpoint` with the storages of checkpoints.
 """

@@ -3,6 +3,7 @@
 They go through the key-value store of torch.distributed, because collectives belong to the training thread.
 """
 
+import math
 import pickle
 import time
 from typing import Any, Dict, List, Optional
@@ -10,7 +11,9 @@ from typing import Any, Dict, List, Optional
 from determined.checkpointing._jobs import Written
 
 _POLL_S = 0.05
-_MAX_POLL_S = 1.0
+_MAX_POLL_S = 0.2
+# The store is a part of the chief, which may exit at once. The other ranks read the end of the checkpoint before.
+_LAST_READS_S = 5.0
 
 
 class Exchange:
@@ -45,19 +48,25 @@ class Exchange:
         return [written for written, _ in results]
 
     def end(self, error: Optional[BaseException]) -> None:
+        """Send the end of the checkpoint to the other ranks, successful or not."""
         self._store.set("end", b"" if error is None else repr(error).encode())
+        self._wait([f"read-{rank}" for rank in range(1, self._size)], limit_s=_LAST_READS_S)
 
     def wait_for_end(self) -> None:
         """Wait until the chief reported the checkpoint. Raise if it failed."""
         self._wait(["end"])
         error = self._store.get("end").decode()
+        self._store.set(f"read-{self._rank}", b"1")
         if error:
             raise RuntimeError(f"the checkpoint failed on the chief: {error}")
 
-    def _wait(self, keys: List[str], any_of_them: bool = False) -> None:
+    def _wait(self, keys: List[str], any_of_them: bool = False, limit_s: float = math.inf) -> None:
         pause_s = _POLL_S
+        deadline = time.monotonic() + limit_s
         combine = any if any_of_them else all
         while not combine(self._store.check([key]) for key in keys):
+            if time.monotonic() > deadline:
+                return
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _MAX_POLL_S)
 

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import time
 import uuid
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -193,22 +194,30 @@ class PlainLoadPlanner(dcp.DefaultLoadPlanner):  # type: ignore[misc]
             self.state_dict[read_item.dest_index.fqn] = loaded
 
 
+def _plan_and_write(state: Any, writer: _PlanOnly) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        dcp.save(state, storage_writer=writer, no_dist=not distributed.is_initialized())
+
+
 def save_sharded(
     checkpoints: Any, state: Any, metadata: Optional[Dict[str, Any]], folders: Sequence[str] = ()
 ) -> str:
     writer = StorageWriter(checkpoints, metadata, folders)
-    dcp.save(state, storage_writer=writer, no_dist=not distributed.is_initialized())
+    _plan_and_write(state, writer)
     return writer.storage_id
 
 
 def load_sharded(checkpoints: Any, storage_id: str, state: Dict[str, Any]) -> None:
-    reader = StorageReader(checkpoints, storage_id)
-    dcp.load(
-        state,
-        storage_reader=reader,
-        planner=PlainLoadPlanner(),
-        no_dist=not distributed.is_initialized(),
-    )
+    load_into(state, StorageReader(checkpoints, storage_id), not distributed.is_initialized())
+
+
+def load_into(state: Dict[str, Any], reader: StorageReader, alone: bool) -> None:
+    """Fill the tensors of a state, and replace its other values. `alone` reads everything in this process."""
+    with warnings.catch_warnings():
+        # This is not an accident here.
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        dcp.load(state, storage_reader=reader, planner=PlainLoadPlanner(), no_dist=alone)
 
 
 def store_async(
@@ -218,7 +227,7 @@ def store_async(
     started = time.monotonic()
     saver, ranks = checkpoints._async_saver(), checkpoints._distributed
     planned = _PlanOnly()
-    dcp.save(state, storage_writer=planned, no_dist=not distributed.is_initialized())
+    _plan_and_write(state, planned)
     tensors = [content for _, content in planned.items if not isinstance(content, bytes)]
     slots, size = plan_slots(tensors)
     saver.wait()

@@ -132,11 +132,17 @@ class CheckpointContext:
         pending: PendingCheckpoint = self._async_saver().store_state(state, metadata, path, names)
         return pending
 
-    def save_sharded(self, state: Any, metadata: Optional[Dict[str, Any]] = None) -> str:
+    def save_sharded(
+        self,
+        state: Any,
+        metadata: Optional[Dict[str, Any]] = None,
+        *,
+        folders: Sequence[StrPath] = (),
+    ) -> str:
         """Store a sharded state and return the id of the checkpoint. Every rank calls it, and uploads its shards."""
         from determined.checkpointing._sharded import save_sharded
 
-        return save_sharded(self, state, metadata)
+        return save_sharded(self, state, metadata, [os.fspath(folder) for folder in folders])
 
     def load_sharded(self, storage_id: str, state: Dict[str, Any]) -> None:
         """Load a sharded checkpoint into the tensors of `state`, on any number of ranks. Every rank calls it."""

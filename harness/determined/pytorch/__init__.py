@@ -8,6 +8,7 @@ from determined.pytorch._data import DataLoader, TorchData, data_length, to_devi
 from determined.pytorch._init import init
 from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
 from determined.pytorch._lr_scheduler import LRScheduler
+from determined.pytorch._parallel import FSDP
 from determined.pytorch._reducer import MetricReducer, Reducer
 from determined.pytorch._state import UntrustedCheckpointError
 from determined.pytorch._trainer import Trainer
@@ -15,6 +16,7 @@ from determined.pytorch._trial import PyTorchTrial
 from determined.pytorch.samplers import adapt_batch_sampler
 
 __all__ = [
+    "FSDP",
     "Batch",
     "CheckpointLoadContext",
     "DataLoader",

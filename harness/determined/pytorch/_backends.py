@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from determined.pytorch._gradient_order import GradientOrder
+from determined.pytorch._parallel import set_gradient_sync
 
 
 class Backend:
@@ -78,6 +79,8 @@ class DDP(Backend):
         for model in models:
             if isinstance(model, nn.parallel.DistributedDataParallel):
                 model.require_backward_grad_sync = wanted
+            else:
+                set_gradient_sync(model, wanted)
 
     def close(self) -> None:
         if self._owns_group and torch.distributed.is_initialized():

@@ -1,22 +1,26 @@
 """The state of a PyTorchTrial, which is everything that the next batch depends on."""
 
-import collections
 import os
 import pathlib
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import Any, Callable, Deque, Dict, List
+from typing import Any, Dict, List, Optional
 
-from determined.pytorch import _files, _rng, _state
+from determined.pytorch import _files, _rng, _sharded_state, _state
 from determined.pytorch._backends import unwrapped
 from determined.pytorch._callback import Hooks
 
 
 def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]:
     """Return the chief's state, and the random states of all ranks. The weights are equal on all ranks."""
-    state: Dict[str, Any] = {
+    return {
         "models_state_dict": [unwrapped(model).state_dict() for model in context.models],
         "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
+        **capture_without_weights(context, hooks, rng_states),
+    }
+
+
+def capture_without_weights(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]:
+    """Return the state of the chief's own parts of a sharded trial, and the random states of all ranks."""
+    state: Dict[str, Any] = {
         "lr_schedulers_state_dict": [s.state_dict() for s in context.lr_schedulers],
         "callbacks": hooks.state_dict(),
         "rng_state": rng_states[0],
@@ -30,10 +34,17 @@ def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]
     return state
 
 
-def restore(context: Any, hooks: Hooks, state: Dict[str, Any]) -> None:
-    """Apply everything except random states, which are restored just before training continues."""
-    _load_each("models", [unwrapped(m) for m in context.models], state["models_state_dict"])
-    _load_each("optimizers", context.optimizers, state["optimizers_state_dict"])
+def restore(
+    context: Any, hooks: Hooks, state: Dict[str, Any], shards: Optional[Any] = None
+) -> None:
+    """Apply everything except random states, which are restored just before training continues.
+
+    `shards` reads the models and optimizers of a sharded checkpoint.
+    """
+    if shards is not None:
+        _sharded_state.load(context, shards)
+    else:
+        _load_weights(context, state)
     _load_each("lr_schedulers", context.lr_schedulers, state["lr_schedulers_state_dict"])
     hooks.load_state_dict(state.get("callbacks") or {})
     for optimizer, steps in zip(context.optimizers, state.get("optimizer_steps") or []):
@@ -51,91 +62,29 @@ def restore_rng(state: Dict[str, Any], rank: int) -> None:
         _rng.restore(rank_state)
 
 
-def _load_each(kind: str, targets: List[Any], states: List[Any]) -> None:
+def _load_weights(context: Any, state: Dict[str, Any]) -> None:
+    models, optimizers = state["models_state_dict"], state["optimizers_state_dict"]
+    _check_count("models", context.models, models)
+    _check_count("optimizers", context.optimizers, optimizers)
+    if _sharded_state.is_needed(context):
+        _sharded_state.load_whole(context, state)
+        return
+    _load_each("models", [unwrapped(m) for m in context.models], models)
+    _load_each("optimizers", context.optimizers, optimizers)
+
+
+def _check_count(kind: str, targets: List[Any], states: List[Any]) -> None:
     if len(targets) != len(states):
         raise RuntimeError(
             f"the checkpoint holds {len(states)} {kind}, but this trial wrapped {len(targets)}: "
             "the trial must wrap the same objects as when the checkpoint was saved"
         )
+
+
+def _load_each(kind: str, targets: List[Any], states: List[Any]) -> None:
+    _check_count(kind, targets, states)
     for target, state in zip(targets, states):
         target.load_state_dict(state)
-
-
-# One is being stored and one waits. More would fill the memory with copies of the state.
-_MAX_UNFINISHED = 2
-
-
-class CheckpointSaver:
-    """Stores checkpoints in the background on the chief, one after another, while training continues.
-
-    The caller passes copies of the state. A failure is raised at the next save or at the end.
-    """
-
-    def __init__(self, checkpoints: Any, hooks: Hooks) -> None:
-        self._checkpoints = checkpoints
-        self._hooks = hooks
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._unfinished: Deque[Future[str]] = collections.deque()
-        self._write_in_turn = hooks.overridden("on_checkpoint_write_end") or hooks.overridden(
-            "on_checkpoint_end"
-        )
-
-    def save(self, write: Callable[[pathlib.Path], None], metadata: Dict[str, Any]) -> None:
-        self.collect()
-        if len(self._unfinished) == _MAX_UNFINISHED:
-            self._finish_oldest()
-        stored = ExitStack()
-        path, uuid = stored.enter_context(self._checkpoints.store_path(metadata))
-        if self._write_in_turn:
-            self._write_for_callbacks(stored, write, path)
-            write = _write_no_more
-        self._unfinished.append(self._pool.submit(_complete, stored, write, path, uuid))
-
-    def finish(self) -> None:
-        """Wait until all pending checkpoints are stored."""
-        while self._unfinished:
-            self._finish_oldest()
-
-    def collect(self) -> None:
-        """Report the checkpoints that are stored by now, without waiting for others."""
-        while self._unfinished and self._unfinished[0].done():
-            self._finish_oldest()
-
-    def _finish_oldest(self) -> None:
-        self._hooks.call("on_checkpoint_upload_end", self._unfinished.popleft().result())
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True)
-
-    def _write_for_callbacks(
-        self, stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path
-    ) -> None:
-        """Write in the training thread and call the callbacks, which may add files before the upload."""
-        with ExitStack() as on_failure:
-            on_failure.push(stored)
-            write(path)
-            self._hooks.call("on_checkpoint_end", str(path))
-            self._hooks.call("on_checkpoint_write_end", str(path))
-            on_failure.pop_all()
-
-
-def _complete(
-    stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path, uuid: str
-) -> str:
-    with stored:
-        write(path)
-    return uuid
-
-
-def _write_no_more(path: pathlib.Path) -> None:
-    pass
-
-
-def state_of(context: Any, hooks: Hooks, state: Dict[str, Any]) -> Dict[str, Any]:
-    """Call the save hooks, and return the state on the host in the form that is written."""
-    hooks.call("on_checkpoint_save_start", state)
-    encoded: Dict[str, Any] = _state.encode(state, _state.host_copy())
-    return encoded
 
 
 def read_state(path: pathlib.Path, **torch_load_kwargs: Any) -> Dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 from torch import nn
 
-from determined.pytorch import _backends
+from determined.pytorch import _backends, _parallel
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._trial_context import (
     BaseExperimentalContext,
@@ -82,12 +82,22 @@ class PyTorchTrialContext(BaseTrialContext):
             return super().get_per_slot_batch_size()
         return max(1, self.get_global_batch_size() // slots)
 
-    def wrap_model(self, model: nn.Module) -> Any:
-        """Move a model to the device and prepare it for training on all slots."""
+    def wrap_model(
+        self, model: nn.Module, *, parallel: Optional[_parallel.ParallelPlan] = None
+    ) -> Any:
+        """Move a model to the device and prepare it for training on all slots.
+
+        Every slot has the whole model, unless it is sharded: by `parallel`, which is `pytorch.FSDP(...)` or a function
+        of the model and a mesh of all ranks, or before this call.
+        """
         if not isinstance(model, nn.Module):
             raise TypeError(f"wrap_model() takes a torch.nn.Module, not {type(model).__name__}")
         self._before_training("wrap_model")
-        wrapped = self._backend.wrap_model(model.to(self.device), self.device)
+        model = _parallel.distribute(model, parallel, self.device)
+        if _parallel.is_sharded(model):
+            wrapped = model
+        else:
+            wrapped = self._backend.wrap_model(model.to(self.device), self.device)
         self.models.append(wrapped)
         return wrapped
 

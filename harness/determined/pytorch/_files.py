@@ -21,14 +21,14 @@ __all__ = [
 STATE_FILE = "state_dict.pth"
 
 
-def metadata(steps_completed: int) -> Dict[str, Any]:
+def metadata(steps_completed: int, form: str = "pickle") -> Dict[str, Any]:
     import determined
 
     return {
         "determined_version": determined.__version__,
         "steps_completed": steps_completed,
         "framework": f"torch-{torch.__version__}",
-        "format": "pickle",
+        "format": form,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Type
 from determined import _trial_files
 from determined._trial_settings import make_settings
 from determined.core._context import offline_context
-from determined.pytorch import _backends, _checkpoint
+from determined.pytorch import _backends, _checkpoint, _consolidate
 from determined.pytorch._callback import Hooks
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._init import init
@@ -46,6 +46,8 @@ def load_trial_from_checkpoint_path(
     if load.get("trial_type") != "PyTorchTrial":
         raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
     state = _checkpoint.read_state(directory, **{**(torch_load_kwargs or {}), **kwargs})
+    if _consolidate.is_sharded(directory):
+        state = {**state, **_consolidate.trial_state(directory)}
     with contextlib.ExitStack() as stack:
         loaded_class = trial_class or stack.enter_context(
             _trial_files.imported(directory, load["trial_cls_spec"])

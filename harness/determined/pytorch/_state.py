@@ -66,6 +66,21 @@ def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
     return _encode_numpy(value) or _encode_pickled(value, where)
 
 
+def copied(encoded: Any, on_tensor: _TensorMap) -> Any:
+    """Return an encoded value with other tensors."""
+    if isinstance(encoded, torch.Tensor):
+        return on_tensor(encoded)
+    kind = type(encoded)
+    if kind is list or kind is tuple:
+        return kind(copied(item, on_tensor) for item in encoded)
+    if kind is dict:
+        return {k: copied(v, on_tensor) for k, v in encoded.items()}
+    if kind is collections.OrderedDict:
+        items = ((k, copied(v, on_tensor)) for k, v in encoded.items())
+        return _with_versions(collections.OrderedDict(items), encoded)
+    return encoded
+
+
 def decode(value: Any, trusted: bool) -> Any:
     kind = type(value)
     if kind is list or kind is tuple:
@@ -135,13 +150,17 @@ _TYPES: Dict[str, Any] = {
 
 
 def _encode_ordered(value: Any, on_tensor: _TensorMap, where: str) -> Any:
-    encoded: Any = collections.OrderedDict(
+    encoded = collections.OrderedDict(
         (k, encode(v, on_tensor, f"{where}[{k!r}]")) for k, v in value.items()
     )
-    if hasattr(value, "_metadata"):
-        # Modules store the versions of their state in this attribute of the dictionary.
-        encoded._metadata = value._metadata
-    return encoded
+    return _with_versions(encoded, value)
+
+
+def _with_versions(copy: Any, original: Any) -> Any:
+    """Copy the attribute of the dictionary in which modules store the versions of their state."""
+    if hasattr(original, "_metadata"):
+        copy._metadata = original._metadata
+    return copy
 
 
 def _encode_numpy(value: Any) -> Optional[Dict[str, Any]]:

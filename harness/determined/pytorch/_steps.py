@@ -3,18 +3,19 @@
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 import torch
 
-from determined import _progress
+from determined import _progress, _trial_files
 from determined.errors import InvalidConfigurationException
-from determined.pytorch import _checkpoint, _elastic, _files, _metrics, _rng
+from determined.pytorch import _checkpoint, _elastic, _files, _metrics, _rng, _sharded_state
 from determined.pytorch._callback import Hooks
 from determined.pytorch._data import DataLoader
 from determined.pytorch._loop import Passes, Steps, check_reducer, takes_batch_idx
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._own_time import OwnTime, own_time_of
+from determined.pytorch._saving import CheckpointSaver
 from determined.pytorch._trial import PyTorchTrial, overrides
 from determined.pytorch._trial_context import BaseTrialContext
 from determined.pytorch.samplers import length_of
@@ -24,7 +25,15 @@ _StepMode = LRScheduler.StepMode
 
 
 class PyTorchSteps(Steps):
-    def __init__(self, trial: PyTorchTrial, context: Any, hooks: Hooks, *, test_mode: bool) -> None:
+    def __init__(
+        self,
+        trial: PyTorchTrial,
+        context: Any,
+        hooks: Hooks,
+        *,
+        test_mode: bool,
+        async_checkpoints: Optional[bool] = None,
+    ) -> None:
         self.trial = trial
         self.context = context
         self.hooks = hooks
@@ -33,18 +42,18 @@ class PyTorchSteps(Steps):
         self.evaluates_full_dataset = overrides(trial, PyTorchTrial, "evaluate_full_dataset")
         self._check_evaluation()
         self._test_mode = test_mode
-        self._saver = _checkpoint.CheckpointSaver(context._core.checkpoint, hooks)
+        self._saver = CheckpointSaver(context._core.checkpoint, hooks, async_checkpoints)
         self._restored: Dict[str, Any] = {}
         self._is_profiling = False
         self._validation_loader = self._build_validation_loader()
         self._training = trial.build_training_data_loader()
         self._check_loader(self._training)
 
-    def restore(self, path: pathlib.Path) -> None:
+    def restore(self, path: pathlib.Path, shards: Optional[Any] = None) -> None:
         """Load a checkpoint's state. From another trial's checkpoint, load the weights but not the progress."""
         state = _checkpoint.read_state(path)
         self.hooks.call("on_checkpoint_load_start", state)
-        _checkpoint.restore(self.context, self.hooks, state)
+        _checkpoint.restore(self.context, self.hooks, state, shards)
         progress = state.get("progress") or {"batches": _files.steps_completed(path)}
         if (
             progress.get("trial_id") == self.context._settings.trial_id
@@ -156,9 +165,11 @@ class PyTorchSteps(Steps):
         evaluate = self._under_autocast(self.trial.evaluate_batch)
         indexed = takes_batch_idx(self.trial.evaluate_batch)
         move = self._mover()
-        for index, batch in enumerate(self._validation_loader):
+        for index, (batch, is_repeated) in enumerate(self._validation_batches()):
             batch = move(batch) if move else batch
             returned = evaluate(batch, index) if indexed else evaluate(batch)
+            if is_repeated:
+                continue
             if not isinstance(returned, dict):
                 raise TypeError(
                     "evaluate_batch() must return a dictionary of metrics, not a "
@@ -168,6 +179,27 @@ class PyTorchSteps(Steps):
             _progress.mark()
             if self._test_mode:
                 break
+
+    def _validation_batches(self) -> Iterator[Tuple[Any, bool]]:
+        """Yield the batches of this rank, each with False.
+
+        All ranks of a sharded model compute together, so ranks with fewer batches get their last one again, with True.
+        """
+        if not _sharded_state.is_needed(self.context):
+            yield from ((batch, False) for batch in self._validation_loader)
+            return
+        batches, last = iter(self._validation_loader), None
+        while True:
+            batch = next(batches, None)
+            have_more = self.context.distributed.allgather(batch is not None)
+            if not any(have_more):
+                return
+            if last is None and not all(have_more):
+                raise RuntimeError(
+                    "a sharded model needs a validation batch on each rank: use fewer slots or smaller batches"
+                )
+            last = last if batch is None else batch
+            yield last, batch is None
 
     def evaluate_full_dataset(self) -> Dict[str, Any]:
         metrics = self.trial.evaluate_full_dataset(self._validation_loader)
@@ -182,27 +214,37 @@ class PyTorchSteps(Steps):
         return _metrics.reduce_columns(shards, reducer)
 
     def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
-        context, at = self.context, self.context._position
+        context = self.context
         rng_states = context.distributed.gather(_rng.capture())
-        if rng_states is None:
-            return
-        state = _checkpoint.capture(context, self.hooks, rng_states)
-        state["gradient_orders"] = context._backend.gradient_orders()
+        load = _files.load_data(type(self.trial), "PyTorchTrial", context)
+        write_origin = functools.partial(
+            _trial_files.write_origin, load=load, trial_class=type(self.trial)
+        )
+        if _sharded_state.is_needed(context):
+            state = None
+            if rng_states is not None:
+                state = _checkpoint.capture_without_weights(context, self.hooks, rng_states)
+                self._add_position(state, progress, best_validation)
+            shards = _sharded_state.collect(context)
+            metadata = _files.metadata(progress.batches, form="sharded")
+            self._saver.save_sharded(shards, state, write_origin, metadata)
+        elif rng_states is not None:
+            state = _checkpoint.capture(context, self.hooks, rng_states)
+            self._add_position(state, progress, best_validation)
+            self._saver.save(state, write_origin, _files.metadata(progress.batches))
+
+    def _add_position(
+        self, state: Dict[str, Any], progress: Progress, best_validation: Optional[float]
+    ) -> None:
+        at = self.context._position
+        state["gradient_orders"] = self.context._backend.gradient_orders()
         state["progress"] = {
             **dataclasses.asdict(progress),
             "epoch": at.epoch,
             "epoch_start": at.epoch_start,
             "best_validation": best_validation,
-            "trial_id": context._settings.trial_id,
+            "trial_id": self.context._settings.trial_id,
         }
-        trial_class = type(self.trial)
-        write = functools.partial(
-            _files.write,
-            state=_checkpoint.state_of(context, self.hooks, state),
-            load=_files.load_data(trial_class, "PyTorchTrial", context),
-            trial_class=trial_class,
-        )
-        self._saver.save(write, _files.metadata(progress.batches))
 
     def report_stop_requested(self) -> None:
         from determined.core import EarlyExitReason

@@ -10,6 +10,7 @@ from typing import Any, Iterator, Optional, Type
 
 from determined import _legacy_plan
 from determined._units import Batch, TrainUnit, unit_from_config
+from determined.common.storage import DirectoryStorageManager
 from determined.pytorch._callback import Hooks
 from determined.pytorch._init import init
 from determined.pytorch._loop import Loop
@@ -57,12 +58,15 @@ class Trainer:
         step_zero_validation: bool = False,
         test_mode: bool = False,
         profiling_enabled: bool = False,
+        async_checkpoints: Optional[bool] = None,
     ) -> None:
         """Train up to `max_length`. Validate and save at the given periods and at the end.
 
         `checkpoint_policy` selects the validations after which a checkpoint is saved: "best" for improvements of the
         searcher's metric, "all", or "none". `latest_checkpoint` is the checkpoint to resume from; on a cluster, pass
         `det.get_cluster_info().latest_checkpoint`. `test_mode` trains, validates and saves once.
+        With `async_checkpoints`, another process stores checkpoints, and training stops only while their state is
+        copied; None selects this for states of 256 MiB or more.
         """
         if checkpoint_policy not in _POLICIES:
             raise ValueError(
@@ -70,7 +74,13 @@ class Trainer:
             )
         length = max_length or self._configured_length(test_mode)
         hooks = Hooks(self._trial.build_callbacks())
-        steps = self.steps_class(self._trial, self._context, hooks, test_mode=test_mode)
+        steps = self.steps_class(
+            self._trial,
+            self._context,
+            hooks,
+            test_mode=test_mode,
+            async_checkpoints=async_checkpoints,
+        )
         with _shutdown(hooks, steps), _run_profiler(self._context, profiling_enabled):
             restore(steps, latest_checkpoint)
             steps.prepare()
@@ -107,10 +117,27 @@ def restore(steps: Any, latest_checkpoint: Optional[str]) -> None:
     if latest_checkpoint is None:
         return
     if os.path.isdir(latest_checkpoint):
-        steps.restore(pathlib.Path(latest_checkpoint))
+        path = pathlib.Path(latest_checkpoint).resolve()
+        storage = DirectoryStorageManager(str(path.parent))
+        steps.restore(path, _shards(storage, path.name, path))
         return
-    with steps.context._core.checkpoint.restore_path(latest_checkpoint) as path:
-        steps.restore(pathlib.Path(path))
+    checkpoints = steps.context._core.checkpoint
+    with checkpoints.restore_path(latest_checkpoint, selector=_is_no_shard) as path:
+        path = pathlib.Path(path)
+        steps.restore(path, _shards(checkpoints._storage, latest_checkpoint, path))
+
+
+def _is_no_shard(path: str) -> bool:
+    """Return whether every rank needs the file. Each rank reads its pieces of the shards from the storage."""
+    return not path.endswith(".distcp") or "/" in path
+
+
+def _shards(storage: Any, storage_id: str, path: pathlib.Path) -> Optional[Any]:
+    if not (path / ".metadata").exists():
+        return None
+    from determined.checkpointing import StorageReader
+
+    return StorageReader(storage, storage_id)
 
 
 @contextlib.contextmanager

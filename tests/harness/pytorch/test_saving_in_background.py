@@ -1,14 +1,18 @@
 """Training continues while checkpoints are stored."""
 
+import pathlib
+import shutil
 import threading
 from typing import Any
 
+import numpy
 import pytest
+import torch
 from determined.core._checkpoint import CheckpointContext
-from determined.pytorch import Batch
+from determined.pytorch import Batch, PyTorchCallback
 
 from tests.support.fake_core import FakeCore
-from tests.support.torch_trials import PlainTrial, fit
+from tests.support.torch_trials import NoisyTrial, PlainTrial, fit
 
 # Reached only if the harness waits where it must not wait.
 TOO_LONG_S = 60
@@ -62,17 +66,17 @@ def test_checkpoint_has_the_weights_of_its_time(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkpoint that is stored later has the weights of the time of the call."""
-    from determined.pytorch import _checkpoint
+    from determined.pytorch import _checkpoint, _saving
 
     trained = {batch: threading.Event() for batch in range(6)}
     monkeypatch.setattr(Announcing, "trained", trained, raising=False)
-    complete = _checkpoint._complete
+    complete = _saving._complete
 
-    def late(*arguments: Any) -> str:
+    def late(*arguments: Any) -> None:
         assert trained[5].wait(TOO_LONG_S)
-        return complete(*arguments)
+        complete(*arguments)
 
-    monkeypatch.setattr(_checkpoint, "_complete", late)
+    monkeypatch.setattr(_saving, "_complete", late)
     final = fit(core, Announcing, max_length=Batch(6), checkpoint_period=Batch(3))
     checkpoints = core.saved()
     early, last = (_checkpoint.read_state(checkpoints[steps]) for steps in (3, 6))
@@ -90,3 +94,68 @@ def test_failed_checkpoint_ends_training_with_its_cause(
     monkeypatch.setattr(CheckpointContext, "_publish", fail)
     with pytest.raises(PermissionError, match="bucket"):
         fit(core, max_length=Batch(50), checkpoint_period=Batch(5), checkpoint_policy="none")
+
+
+def test_writer_process_stores_the_same_checkpoint(
+    core: FakeCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files and the state are those of a checkpoint that a thread stored."""
+    from determined.pytorch import _checkpoint
+
+    saved = {}
+    for asynchronous in (False, True):
+        caplog.clear()
+        with caplog.at_level("INFO", "determined.checkpointing"):
+            fit(core, NoisyTrial, max_length=Batch(4), async_checkpoints=asynchronous)
+        assert ("asynchronous checkpoints use" in caplog.text) is asynchronous
+        core.checkpoint.wait()
+        path = core.saved()[4]
+        files = sorted(str(p.relative_to(path)) for p in path.rglob("*"))
+        saved[asynchronous] = (files, comparable(_checkpoint.read_state(path)))
+        shutil.rmtree(core.storage)
+    assert saved[True] == saved[False]
+
+
+def comparable(state: Any) -> Any:
+    if isinstance(state, (torch.Tensor, numpy.ndarray)):
+        return state.tolist()
+    if isinstance(state, dict):
+        return {str(k): comparable(v) for k, v in state.items()}
+    return [comparable(v) for v in state] if isinstance(state, (list, tuple)) else state
+
+
+@pytest.mark.parametrize("fails", ["write", "process"])
+def test_failed_writer_process_ends_training_with_its_cause(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    from determined.checkpointing import _writer
+
+    def fail(self: Any, job: Any) -> Any:
+        if fails == "process":
+            self._process.kill()
+            return run(self, job)
+        raise PermissionError("the bucket may not be written")
+
+    run = _writer.WriterProcess.run
+    monkeypatch.setattr(_writer.WriterProcess, "run", fail)
+    cause = "the process .* that writes checkpoints ended" if fails == "process" else "bucket"
+    with pytest.raises((PermissionError, _writer.WriterDied), match=cause):
+        fit(core, max_length=Batch(9), checkpoint_period=Batch(3), async_checkpoints=True)
+
+
+def test_callback_that_adds_files_excludes_the_writer_process(
+    core: FakeCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Adds(PyTorchCallback):
+        def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+            (pathlib.Path(checkpoint_dir) / "extra").touch()
+
+    class Trial(PlainTrial):
+        def build_callbacks(self) -> dict[str, PyTorchCallback]:
+            return {"adds": Adds()}
+
+    fit(core, Trial, max_length=Batch(2), async_checkpoints=True)
+    assert (
+        "not stored asynchronously, because a callback has on_checkpoint_write_end" in caplog.text
+    )
+    assert (core.saved()[2] / "extra").exists()

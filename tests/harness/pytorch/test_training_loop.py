@@ -7,7 +7,7 @@ import pytest
 import torch
 from determined import pytorch
 from determined.pytorch import Batch, Epoch
-from determined.pytorch._checkpoint import CheckpointSaver
+from determined.pytorch._saving import CheckpointSaver
 
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import EPOCH, PlainTrial, fit, make_context

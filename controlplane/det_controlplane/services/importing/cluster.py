@@ -214,6 +214,7 @@ class ClusterImport:
         target.add(self.tx, "deleted_allocations", rows, skip_existing=True)
         if tasks:
             self.remarks.add(
-                f"{len(tasks)} commands, notebooks, shells and TensorBoards",
-                "move as usage in reports only",
+                "",
+                f"tasks without an experiment (commands, notebooks, shells, TensorBoards): {len(tasks)} move as usage"
+                " in reports only",
             )

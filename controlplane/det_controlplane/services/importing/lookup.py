@@ -19,7 +19,7 @@ def listed(ctx: Context) -> list[dict[str, Any]]:
         return [
             {
                 "id": each.id, "name": each.name or "", "clusterId": each.source, "complete": each.ended,
-                "startTime": each.began_at, "experimentOffset": each.offsets["experiments"],
+                "startTime": each.began_at.isoformat(), "experimentOffset": each.offsets["experiments"],
                 "lastExperimentId": each.last_ids.get("experiments", 0),
             }
             for each in target.every(tx)

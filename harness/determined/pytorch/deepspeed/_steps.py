@@ -17,7 +17,19 @@ from determined.workloads import Progress
 
 
 class DeepSpeedSteps(Steps):
-    def __init__(self, trial: Any, context: Any, hooks: Hooks, *, test_mode: bool) -> None:
+    def __init__(
+        self,
+        trial: Any,
+        context: Any,
+        hooks: Hooks,
+        *,
+        test_mode: bool,
+        async_checkpoints: Optional[bool] = None,
+    ) -> None:
+        if async_checkpoints:
+            raise ValueError(
+                "DeepSpeed writes its own checkpoints, so async_checkpoints has no effect"
+            )
         self.trial = trial
         self.context = context
         self.hooks = hooks
@@ -29,7 +41,7 @@ class DeepSpeedSteps(Steps):
         self._training = self._built(trial.build_training_data_loader)
         self._validation = self._built(trial.build_validation_data_loader)
 
-    def restore(self, path: pathlib.Path) -> None:
+    def restore(self, path: pathlib.Path, shards: Optional[Any] = None) -> None:
         state = _checkpoint.read_state(path)
         self.hooks.call("on_checkpoint_load_start", state)
         self.trial.load(self.context, path)
