@@ -10,7 +10,7 @@ from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import Column, counted, say, show
 
-_RESOURCES = ("maxSlots", "priority", "weight")
+_RESOURCES = ("maxSlots", "priority", "weight", "deadline")
 _FOREVER = -1
 _TO_DELETE: tuple[Column, ...] = (
     ("Trial ID", lambda c: c.get("TrialID")),

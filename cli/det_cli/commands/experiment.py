@@ -249,6 +249,16 @@ EXPERIMENT = Group(
         _set("description", "set the description", "description", TextArg("value", metavar="TEXT")),
         _set("name", "set the name", "name", Arg("value", metavar="NAME")),
         _set(
+            "deadline",
+            "set the time by which an experiment has to end",
+            "deadline",
+            Arg(
+                "value",
+                metavar="TIME",
+                help="a time with a zone, such as 2026-12-04T18:00Z, or none",
+            ),
+        ),
+        _set(
             "max-slots",
             "limit the number of slots that an experiment uses at the same time",
             "maxSlots",

@@ -27,9 +27,15 @@ class ResourcesBody:
     priority: int | None = None
     max_slots: int | None = None
     weight: float | None = None
+    deadline: str | None = None
 
     def values(self) -> dict[str, Any]:
-        columns = {"priority": self.priority, "max_slots": self.max_slots, "weight": self.weight}
+        columns = {
+            "priority": self.priority,
+            "max_slots": self.max_slots,
+            "weight": self.weight,
+            "deadline": self.deadline,
+        }
         return {name: value for name, value in columns.items() if value is not None}
 
 

@@ -16,6 +16,8 @@ from det_controlplane.core.config.fields import (
     AbsolutePath,
     Bytes,
     CheckedModel,
+    Hours,
+    Moment,
     Name,
     Natural,
     Port,
@@ -23,6 +25,7 @@ from det_controlplane.core.config.fields import (
     Priority,
     Propagation,
     StrictModel,
+    TimeSpan,
     Weight,
     refuse,
 )
@@ -132,12 +135,17 @@ class Device(StrictModel):
         return device_of_text(value) if isinstance(value, str) else value
 
 
+_DEADLINE_KEYS = ("deadline", "finish_within", "expected_hours")
 # A shorter time would end trials that only load their data.
 HangTimeout = Annotated[float, Field(ge=60, le=7 * 86400), BeforeValidator(seconds_of)]
 
 
 class Resources(CheckedModel):
+    deadline: Moment | None = None
     devices: tuple[Device, ...] = Field((), strict=False)
+    expected_hours: Hours | None = None
+    # In seconds. It becomes a deadline when the experiment is created.
+    finish_within: TimeSpan | None = None
     hang_timeout: HangTimeout | None = None
     is_single_node: bool | None = None
     max_slots: Natural | None = None
@@ -151,7 +159,18 @@ class Resources(CheckedModel):
     topology: Literal["soft", "strict"] | None = None
     weight: Weight = 1
 
+    @model_serializer(mode="wrap")
+    def _without_unset_deadline(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit the keys of deadlines that are not set, because Determined's configurations do not have them."""
+        content: dict[str, Any] = write(self)
+        for key in _DEADLINE_KEYS:
+            if content.get(key) is None:
+                content.pop(key, None)
+        return content
+
     def problems(self) -> Iterator[Problem]:
+        if self.deadline is not None and self.finish_within is not None:
+            yield Problem("finish_within", "must not be set together with deadline; choose one")
         if self.slots is not None:
             yield Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
         if self.native_parallel:

@@ -1,5 +1,6 @@
 """Base models and field types of the configuration: models without unknown keys, numbers, unions, combined errors."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from det_controlplane.core.config.lengths import (
     parse_length,
     parse_period,
 )
+from det_controlplane.core.config.moments import format_moment, parse_moment
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.schedule.job_settings import (
     HIGHEST_PRIORITY,
@@ -110,6 +112,21 @@ def _absolute(value: str) -> str:
     return value
 
 
+def _moment(value: Any) -> Any:
+    return format_moment(parse_moment(value)) if isinstance(value, str) else value
+
+
+def _seconds(value: Any) -> Any:
+    seconds = sizes.parse_duration_s(value) if isinstance(value, str) else _float(value)
+    if isinstance(seconds, float) and not 0 < seconds < math.inf:
+        raise ValueError(f"must be a time span such as 20h, longer than zero, not {value!r}")
+    return seconds
+
+
+def _float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _length(raw: Any) -> Length:
     return _with_unit_path(parse_length, raw)
 
@@ -138,6 +155,9 @@ Bytes = Annotated[
 ]
 Identifier = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_convert_whole_float)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Moment = Annotated[str, BeforeValidator(_moment)]
+TimeSpan = Annotated[float, Field(le=10 * 365 * 86400), BeforeValidator(_seconds)]
+Hours = Annotated[float, Field(gt=0, le=100_000), BeforeValidator(_float)]
 Weight = Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)]
 Name = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[

@@ -40,6 +40,17 @@ class Roster:
         self.by_hash = sorted(zip(ties.hashes, range(len(agents)), strict=True))
         self.is_best_fit = fitting_policy == "best"
         self.mixes_sizes = mixes_sizes
+        self._others: dict[str, frozenset[int]] = {"": NONE_BLOCKED}
+
+    def of_other_capacity(self, capacity: str) -> frozenset[int]:
+        """Return the rented agents that requests for a capacity must not use."""
+        if capacity not in self._others:
+            self._others[capacity] = frozenset(
+                index
+                for index, agent in enumerate(self.agents)
+                if agent.capacity and agent.capacity != capacity
+            )
+        return self._others[capacity]
 
 
 class Fleet(ABC):
@@ -86,10 +97,11 @@ class Fleet(ABC):
 
     def blocked(self, request: SlotRequest) -> frozenset[int]:
         """Return the agents that a request must not use."""
-        if not request.blocked_agents:
+        if not request.blocked_agents and not request.capacity:
             return NONE_BLOCKED
         index = self.roster.index
-        return frozenset(index[id] for id in request.blocked_agents if id in index)
+        blocked = frozenset(index[id] for id in request.blocked_agents if id in index)
+        return blocked | self.roster.of_other_capacity(request.capacity)
 
     def take(self, fit: Fit) -> None:
         """Use the units of a fit."""
@@ -173,7 +185,7 @@ class SlotFleet(Fleet):
         return next(filter(None, fits), None)
 
     def _fit_slots(self, request: SlotRequest, slots: int) -> Fit | None:
-        blocked = self.blocked(request) if request.blocked_agents else NONE_BLOCKED
+        blocked = self.blocked(request)
         target = self.roster.ties.target(request.allocation_id)
         if slots > 1 and self.free_slots.any_links:
             agent = self._best_connected(request, slots, target, blocked)

@@ -6,6 +6,10 @@ from .links import Topology
 
 FittingPolicy = Literal["best", "worst"]
 
+# The machines that a request may use, by the way in which they are rented. Agents without a capacity are not rented.
+AnyCapacity = Literal["", "spot", "on-demand", "none"]
+NO_MACHINE: AnyCapacity = "none"  # the request waits, although machines may be free
+
 # The agents chosen for a request, as indices into `Roster.agents`, each with the slots taken there.
 Fit = list[tuple[int, int]]
 
@@ -25,6 +29,7 @@ class Agent(NamedTuple):
     zone: str = ""  # of a rented machine; a gang prefers one zone
     free_slots: tuple[int, ...] = ()  # the numbers of the enabled slots that are free
     topology: Topology | None = None  # the links between its slots, if they are known
+    capacity: str = ""  # of a rented machine: spot or on-demand
 
     @property
     def is_open(self) -> bool:
@@ -54,6 +59,15 @@ class SlotRequest(Protocol):
     def strict_topology(self) -> bool: ...  # it waits for the best links that a machine can offer
     @property
     def blocked_agents(self) -> frozenset[str]: ...
+    @property
+    def capacity(self) -> AnyCapacity: ...  # empty: any machine
+
+
+def may_use(request: SlotRequest, agent: Agent) -> bool:
+    """Return whether a request may be placed on an agent, however full it is."""
+    if request.capacity and agent.capacity and request.capacity != agent.capacity:
+        return False
+    return agent.id not in request.blocked_agents
 
 
 class SlotHolder(Protocol):

@@ -29,5 +29,7 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
         drain=tuple(drain for change in changes for drain in change.drain),
         terminate=tuple(end for change in changes for end in change.terminate),
         waiting=waiting,
+        deadlines=tuple(decision for one in passes for decision in one.deadlines),
+        moves=tuple(move for one in passes for move in one.moves),
         next_at=min((time for time in times if now < time < math.inf), default=None),
     )

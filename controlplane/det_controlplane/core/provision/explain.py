@@ -11,6 +11,7 @@ from .cooldown import clock
 from .market import Excluded, Market, money
 from .model import Demand, Hold, Limits, Machine, ProvisionCode, ProvisionReason
 from .offers import Offer
+from .placing import could_hold
 from .purchases import Shape, shape_of
 from .upkeep import since
 
@@ -135,12 +136,7 @@ class Explainer:
         return ProvisionReason(kind, sentence, until)
 
     def _could_hold(self, offer: Offer, demand: Demand) -> bool:
-        if not demand.slots:
-            return self._limits.max_aux_containers > 0
-        if not offer.slots or offer.slots >= demand.slots:
-            return bool(offer.slots)
-        divides = demand.slots % offer.slots == 0 or self._limits.allow_heterogeneous_fits
-        return divides and not demand.single_agent
+        return could_hold(offer, demand.slots, demand.single_agent, self._limits)
 
     def _nothing_fits(self, demand: Demand) -> ProvisionReason:
         sizes = sorted({offer.slots for offer in self._market.offers})

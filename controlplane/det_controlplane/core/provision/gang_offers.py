@@ -51,8 +51,8 @@ class GangOffers:
 
     def _candidates(self, demand: Demand) -> Iterator[tuple[MissingMachines, Used]]:
         """Yield the machines for each place and size, with the wholly free machines that they join."""
-        # Blocked machines are not counted apart. Demand that has some gets a gang of new machines.
-        whole = {} if demand.blocked_agents else +self._whole
+        # Machines that a demand must not use are not counted apart. Such demand gets a gang of new machines.
+        whole = {} if demand.blocked_agents or demand.capacity else +self._whole
         for (place, size), best in self._market.places.items():
             if not size:
                 continue

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -66,6 +67,25 @@ class Market:
                 ranked.append(Ranked(price, order, offer))
         self.ranked = sorted(ranked)
         self._alternatives: dict[tuple[int, Decimal | None], tuple[Offer, ...]] = {}
+
+    def restricted(self, capacity: str, first_offer: str = "") -> "Market":
+        """Return the market with the offers of a capacity only. `first_offer` ranks before offers of its size."""
+        if not capacity:
+            return self
+        market = copy(self)
+        for name in ("sizes", "places", "any_machine"):
+            market.__dict__.pop(name, None)
+        market.offers = tuple(o for o in self.offers if o.capacity.value == capacity)
+        market.excluded = [e for e in self.excluded if e.offer.capacity.value == capacity]
+        ranked = [r for r in self.ranked if r.offer.capacity.value == capacity]
+        chosen = next((r for r in ranked if str(r.offer) == first_offer), None)
+        if chosen is not None:
+            price = min(r.price for r in ranked if r.offer.slots == chosen.offer.slots)
+            ranked.remove(chosen)
+            ranked.append(Ranked(price, -1, chosen.offer))
+        market.ranked = sorted(ranked)
+        market._alternatives = {}
+        return market
 
     @cached_property
     def sizes(self) -> dict[int, Ranked]:

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.placement.links import Topology
-from det_controlplane.core.placement.model import FittingPolicy
+from det_controlplane.core.placement.model import AnyCapacity, FittingPolicy
+from det_controlplane.core.provision.deadline_model import DeadlineDecision, DeadlineJob, Move
 from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.spot_history import SpotSpell
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Demand:
     blocked_agents: frozenset[str] = frozenset()  # ids of machines on which it failed before
     strict_topology: bool = False
     min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
+    capacity: AnyCapacity = ""  # the machines that the decision about its deadline allows
+    first_offer: str = ""  # rented before others if it is cheap enough
 
     @property
     def least_slots(self) -> int:
@@ -126,6 +130,7 @@ class PoolSnapshot:
     machines: tuple[Machine, ...]
     holds: tuple[Hold, ...] = ()
     growth: tuple[Demand, ...] = ()  # slots that running elastic gangs lack
+    deadline_jobs: tuple[DeadlineJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ class ProvisionSnapshot:
     interruptions: tuple[
         tuple[Scope, float], ...
     ] = ()  # reclaims of the last days, with their time
+    spot_spells: Mapping[Scope, SpotSpell] = field(default_factory=dict)
     # When the prices of each provider's region are read again.
     prices_due: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # Machines of pools that the configuration has no more, or that rent no more.
@@ -195,6 +201,7 @@ class ProvisionCode(str, Enum):
     MAX_HOURLY_COST = "MAX_HOURLY_COST"
     COOLING_DOWN = "COOLING_DOWN"
     POOL_HELD = "POOL_HELD"
+    DEADLINE = "DEADLINE"  # its deadline leaves time to wait for a cheaper machine
 
 
 class ProvisionReason(NamedTuple):
@@ -214,3 +221,5 @@ class ProvisionPlan:
     terminate: tuple[Terminate, ...]
     waiting: dict[str, ProvisionReason]
     next_at: float | None  # time of the next decision without further changes
+    deadlines: tuple[DeadlineDecision, ...] = ()
+    moves: tuple[Move, ...] = ()

@@ -19,14 +19,26 @@ def agent_of(machine: Machine, limits: Limits) -> Agent:
         machine.id, offer.slots, machine.used_slots,
         limits.max_aux_containers, machine.aux_used, place=offer.place, zone=offer.zone,
         free_slots=machine.free_slots, topology=machine.topology,
+        capacity=offer.capacity.value,
     )  # fmt: skip
 
 
 def agent_to_rent(offer: Offer, limits: Limits) -> Agent:
     """Return the agent of a machine that is to be rented. It has no id."""
     return Agent(
-        "", offer.slots, aux_limit=limits.max_aux_containers, place=offer.place, zone=offer.zone
-    )
+        "", offer.slots, aux_limit=limits.max_aux_containers, place=offer.place, zone=offer.zone,
+        capacity=offer.capacity.value,
+    )  # fmt: skip
+
+
+def could_hold(offer: Offer, slots: int, single_agent: bool, limits: Limits) -> bool:
+    """Return whether machines of an offer could hold a demand if enough of them were rented."""
+    if not slots:
+        return limits.max_aux_containers > 0
+    if not offer.slots or offer.slots >= slots:
+        return bool(offer.slots)
+    divides = slots % offer.slots == 0 or limits.allow_heterogeneous_fits
+    return divides and not single_agent
 
 
 class DemandPlacement:
@@ -83,7 +95,7 @@ def place_demand(
 ) -> DemandPlacement:
     """Place the demand in the order of the queue, within the limits of its jobs."""
     placement = DemandPlacement(agents, limits)
-    full: set[tuple[int, int, bool, bool]] = set()  # shapes that do not fit any more
+    full: set[tuple[int, int, bool, bool, str]] = set()  # shapes that do not fit any more
     job_slots: dict[str, int] = {}
     for one in demand:
         if one.job_max_slots is not None and one.slots:
@@ -91,7 +103,7 @@ def place_demand(
             if slots > one.job_max_slots:
                 continue
             job_slots[one.job_id] = slots
-        shape = one.slots, one.least_slots, one.single_agent, one.strict_topology
+        shape = one.slots, one.least_slots, one.single_agent, one.strict_topology, one.capacity
         if shape not in full and placement.place(one) is not None:
             continue
         placement.unmet.append(one)

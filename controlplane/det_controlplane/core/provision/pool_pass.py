@@ -5,15 +5,34 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
-from det_controlplane.core.placement.model import Agent
+from det_controlplane.core.placement.model import NO_MACHINE, Agent
 
 from .cooldown import Cooldowns, hold_for
+from .deadline_model import DeadlineDecision, Move
+from .deadlines import DeadlineMarket, decide_deadline, demand_of_moves, move_id, with_decisions
 from .explain import Explainer
 from .market import Market
-from .model import Demand, Hold, Launch, Machine, PoolSnapshot, ProvisionReason, ProvisionSnapshot
+from .model import (
+    Demand,
+    Hold,
+    Launch,
+    Machine,
+    PoolSnapshot,
+    ProvisionCode,
+    ProvisionReason,
+    ProvisionSnapshot,
+)
 from .offers import Offer
 from .placing import DemandPlacement, agent_of, agent_to_rent, place_demand
-from .purchases import LEAVING_WORK, Allowance, Purchase, PurchasePlan, PurchasePlanner, shape_of
+from .purchases import (
+    LEAVING_WORK,
+    Allowance,
+    Purchase,
+    PurchasePlan,
+    PurchasePlanner,
+    joined,
+    shape_of,
+)
 from .upkeep import (
     broken_deadline,
     disconnect_deadline,
@@ -62,7 +81,15 @@ class PoolPass:
             pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
         )
         self.changes = inspect(pool.machines, pool.limits, now)
-        self._demand = [*_work_of_leaving(pool.machines), *pool.demand, *pool.growth]
+        market = DeadlineMarket(self._market, cluster.spot_spells, pool.machines, pool.limits)
+        self.deadlines = [decide_deadline(job, market, now) for job in pool.deadline_jobs]
+        self.moves: list[Move] = []
+        self._queue = with_decisions(pool.demand, self.deadlines)
+        everything = [
+            *_work_of_leaving(pool.machines, self.deadlines), *self._queue, *pool.growth,
+            *demand_of_moves(self.deadlines),
+        ]  # fmt: skip
+        self._demand = [one for one in everything if one.capacity != NO_MACHINE]
         machines = _with_room(self.changes.staying)
         self._starting = {i: m for i, m in enumerate(machines) if is_starting(m)}
         self._agents = [agent_of(machine, pool.limits) for machine in machines]
@@ -85,10 +112,11 @@ class PoolPass:
                 break
             placement, purchase_plan = self._evaluate()
         used_ids = placement.used_ids
-        waiting = frozenset(demand.allocation_id for demand in self._pool.demand)
+        waiting = frozenset(one.allocation_id for one in self._queue if one.capacity != NO_MACHINE)
         self._launch(placement)
         terminate_unneeded(self.changes, used_ids, waiting, self._limits, self._now)
         self._explain(placement, purchase_plan)
+        self._move(placement)
 
     def times(self) -> Iterator[float]:
         """Yield the times of further decisions without changes."""
@@ -98,6 +126,7 @@ class PoolPass:
                 yield since(machine) + self._limits.max_starting_s
             yield broken_deadline(machine)
             yield disconnect_deadline(machine)
+        yield from (decision.next_at for decision in self.deadlines)
         for reason in self.waiting.values():
             if reason.next_try is not None:
                 yield reason.next_try
@@ -114,7 +143,7 @@ class PoolPass:
             placement = self._place(demand)
             if self._holds or not placement.unmet:
                 return placement, NO_PURCHASES
-            purchase_plan = self._planner(placement).plan(placement.unmet)
+            purchase_plan = self._plan(placement)
             smaller = [_smaller_if_refused(one, purchase_plan) for one in demand]
             if smaller != demand:
                 demand = smaller
@@ -132,9 +161,9 @@ class PoolPass:
         """Return the first set of machines on which its demand fits, or else the cheapest set."""
         if not purchase_plan.purchases or len(self._demand) > _SHORT_QUEUE:
             return purchase_plan
-        planner, machines = self._planner(placement), list(self._rented)
+        machines = list(self._rented)
         for spare in range(_MOST_SPARE):
-            attempt = planner.plan(placement.unmet, spare)
+            attempt = self._plan(placement, spare)
             self._rent(attempt.purchases)
             unmet = self._place(self._demand).unmet
             self._rented = list(machines)
@@ -142,9 +171,22 @@ class PoolPass:
                 return attempt
         return purchase_plan
 
-    def _planner(self, placement: DemandPlacement) -> PurchasePlanner:
+    def _plan(self, placement: DemandPlacement, spare: int = 0) -> PurchasePlan:
+        """Plan purchases for the demand that fits on no machine.
+
+        Demand that may use some offers only is planned apart. The limits go to the groups in the order of the queue.
+        """
         offers = [*self._offers, *(machine.offers[0] for machine in self._rented)]
-        return PurchasePlanner(self._market, placement, offers, self._limits, self._allowance())
+        groups: dict[tuple[str, str], list[Demand]] = {}
+        for one in placement.unmet:
+            groups.setdefault((one.capacity, one.first_offer), []).append(one)
+        allowance, plans = self._allowance(), []
+        for (capacity, first), group in groups.items():
+            market = self._market.restricted(capacity, first)
+            planner = PurchasePlanner(market, placement, offers, self._limits, allowance)
+            plans.append(planner.plan(group, spare))
+            allowance = allowance.less(plans[-1].purchases)
+        return joined(plans)
 
     def _allowance(self) -> Allowance:
         most = self._limits.max_hourly_cost
@@ -221,11 +263,21 @@ class PoolPass:
             machine.offers[0].price_usd_hour for machine in self._rented
         )
         machines = len(self.changes.staying) + len(self._rented)
-        explainer = Explainer(self._pool.name, self._market, self._limits, machines, usd_hour)
+        explainers = {
+            key: Explainer(
+                self._pool.name, self._market.restricted(*key), self._limits, machines, usd_hour
+            )
+            for key in {(one.capacity, one.first_offer) for one in self._queue}
+        }
+        sentences = {decision.job_id: decision.sentence for decision in self.deadlines}
         unmet = {one.allocation_id for one in placement.unmet}
-        for demand in self._pool.demand:
+        for demand in self._queue:
+            explainer = explainers[demand.capacity, demand.first_offer]
             agents = placement.agents_of.get(demand.allocation_id)
-            if agents is not None:
+            reason: ProvisionReason | None
+            if demand.capacity == NO_MACHINE:
+                reason = ProvisionReason(ProvisionCode.DEADLINE, "")
+            elif agents is not None:
                 reason = self._placed(agents, explainer)
             elif demand.allocation_id in unmet and self._holds:
                 reason = explainer.held(self._holds)
@@ -237,7 +289,19 @@ class PoolPass:
             else:
                 continue  # its job holds as many slots as it may
             if reason is not None:
-                self.waiting[demand.allocation_id] = reason
+                sentence = "; ".join(filter(None, (reason.sentence, sentences.get(demand.job_id))))
+                self.waiting[demand.allocation_id] = reason._replace(sentence=sentence)
+
+    def _move(self, placement: DemandPlacement) -> None:
+        """Move the runs for which joined machines of the chosen way are free."""
+        joined_agents = len(self._agents) - len(self._starting)
+        for decision in self.deadlines:
+            for run in decision.moving:
+                agents = placement.agents_of.get(move_id(run))
+                is_ready = agents and all(index < joined_agents for index in agents)
+                if is_ready and not run.is_leaving:
+                    reason = f"it moves to a machine for its deadline: {decision.sentence}"
+                    self.moves.append(Move(run.allocation_id, reason))
 
     def _placed(self, agents: Sequence[int], explainer: Explainer) -> ProvisionReason | None:
         """Explain which machines the demand waits for; None if all have joined."""
@@ -265,13 +329,19 @@ def _of_refusals(pool: PoolSnapshot, cooldowns: Cooldowns) -> tuple[Hold, ...]:
     return () if hold is None else (hold,)
 
 
-def _work_of_leaving(machines: Iterable[Machine]) -> Iterator[Demand]:
+def _work_of_leaving(
+    machines: Iterable[Machine], deadlines: Iterable[DeadlineDecision]
+) -> Iterator[Demand]:
     """Yield demand for the work on machines that a cloud reclaims, so that replacements start early."""
+    decided = {machine_id: one for one in deadlines for machine_id in one.machine_ids}
     for machine in machines:
         if machine.leaving_since is not None and machine.used_slots and machine.state in _JOINED:
+            decision = decided.get(machine.id)
             yield Demand(
                 f"the work of {machine.id}", "", machine.used_slots, 0.0,
                 single_agent=True, priority=LEAVING_WORK,
+                capacity=decision.capacity if decision else "",
+                first_offer=decision.first_offer if decision else "",
             )  # fmt: skip
 
 

@@ -59,16 +59,16 @@ class Allowance:
         return Allowance(machines, usd_hour)
 
 
-Shape = tuple[int, bool, bool]
+Shape = tuple[int, bool, bool, str]
 # The shape of containers without slots, which fit on any machine.
-CONTAINER: Shape = (0, False, False)
+CONTAINER: Shape = (0, False, False, "")
 
 
 def shape_of(demand: Demand) -> Shape:
     """Return the properties of a demand that decide which machines it needs."""
     if not demand.slots:
         return CONTAINER
-    return demand.slots, demand.single_agent, demand.strict_topology
+    return demand.slots, demand.single_agent, demand.strict_topology, demand.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,15 @@ class PurchasePlan:
     def excludes(self, demand: Demand) -> bool:
         """Return whether a demand is refused or waits behind refused demand."""
         return shape_of(demand) in self.refused or demand.priority > self.blocked_above
+
+
+def joined(plans: Sequence[PurchasePlan]) -> PurchasePlan:
+    """Return the plans for parts of the demand as one plan."""
+    return PurchasePlan(
+        tuple(purchase for plan in plans for purchase in plan.purchases),
+        {shape: code for plan in plans for shape, code in plan.refused.items()},
+        min((plan.blocked_above for plan in plans), default=math.inf),
+    )
 
 
 # A demand that can get machines. If it needs a gang, the machines that the gang lacks.

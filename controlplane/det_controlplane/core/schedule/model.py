@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from det_controlplane.core.placement.model import Agent, FittingPolicy, Placement
+from det_controlplane.core.placement.model import Agent, AnyCapacity, FittingPolicy, Placement
 
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 
@@ -40,6 +40,7 @@ class Request:
     blocked_agents: frozenset[str] = NO_BLOCKED_AGENTS
     strict_topology: bool = False
     min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
+    capacity: AnyCapacity = ""  # the machines that the decision about its deadline allows
 
     @property
     def least_slots(self) -> int:
@@ -49,8 +50,9 @@ class Request:
     def shape(self) -> Hashable:
         """Return the shape of the request, which decides where it fits: requests of one shape fit or fail together."""
         is_elastic = self.min_slots is not None
-        if self.single_agent or self.blocked_agents or self.strict_topology or is_elastic:
-            where = (self.single_agent, self.blocked_agents, self.strict_topology)
+        is_limited = self.blocked_agents or self.capacity
+        if self.single_agent or is_limited or self.strict_topology or is_elastic:
+            where = (self.single_agent, self.blocked_agents, self.strict_topology, self.capacity)
             return (self.slots, self.least_slots, *where)
         return self.slots  # nearly always, and found faster
 
@@ -115,6 +117,7 @@ class WaitCode(str, Enum):
     BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"
     WAITING_FOR_PREEMPTION = "WAITING_FOR_PREEMPTION"
     FAIR_SHARE = "FAIR_SHARE"
+    DEADLINE = "DEADLINE"  # its deadline leaves time to wait for a cheaper machine
     BACKING_OFF = "BACKING_OFF"  # it failed before it was ready, and is tried again later
 
 

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from det_controlplane.core.placement.fleet import AuxFleet, Roster, SlotFleet
 from det_controlplane.core.placement.kept_agents import agents_to_keep
-from det_controlplane.core.placement.model import Agent, Fit, Placement
+from det_controlplane.core.placement.model import NO_MACHINE, Agent, Fit, Placement
 from det_controlplane.core.placement.tie_break import TieBreak
 
 from .model import (
@@ -20,6 +20,7 @@ from .model import (
 )
 from .queue_order import JobLimits, in_queue_order
 from .reasons import Cause, Explainer, KeptAgents, NoRoom
+from .wording import has_time
 
 
 def roster_of(agents: Iterable[Agent], settings: PoolSettings) -> Roster:
@@ -36,13 +37,19 @@ def roster_of(agents: Iterable[Agent], settings: PoolSettings) -> Roster:
 class PoolPass:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self.snapshot = snapshot
-        self.requests = in_queue_order(snapshot.pending, snapshot.settings)
+        # Requests that wait for a cheaper machine block no other request.
+        startable = [one for one in snapshot.pending if one.capacity != NO_MACHINE]
+        self.requests = in_queue_order(startable, snapshot.settings)
         self.running = list(snapshot.running)
         roster = roster_of(snapshot.agents, snapshot.settings)
         self.slots = SlotFleet(roster)
         self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot)
-        self.waiting: dict[str, Cause] = {}  # by allocation
+        self.waiting: dict[str, Cause] = {  # by allocation
+            one.allocation_id: has_time(one)
+            for one in snapshot.pending
+            if one.capacity == NO_MACHINE
+        }
         self.kept: KeptAgents | None = None
         self.started: list[Start] = []
         self._preempted: list[Preempt] = []

@@ -8,7 +8,7 @@ from functools import cached_property
 from det_controlplane.core.placement.fleet import SlotFleet
 from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
 from det_controlplane.core.placement.links import kind_of_class
-from det_controlplane.core.placement.model import Agent
+from det_controlplane.core.placement.model import Agent, may_use
 
 from .model import PoolSnapshot, Request, WaitCode, WaitReason
 from .queue_order import JobLimits
@@ -87,11 +87,12 @@ class Explainer:
         agents = self._snapshot.agents
         if not any(a.slots for a in agents):
             return self._no_agents(request, need, "the pool has no agent with slots")
-        usable = [a for a in agents if a.is_open and a.id not in request.blocked_agents]
-        sizes = _sizes_of(usable) if request.blocked_agents else self._sizes
+        usable = [a for a in agents if a.is_open and may_use(request, a)]
+        is_limited = request.blocked_agents or request.capacity
+        sizes = _sizes_of(usable) if is_limited else self._sizes
         if self._could_hold(sizes, request):
             return self._busy(request, need)
-        if request.blocked_agents and self._could_hold(self._sizes, request):
+        if is_limited and self._could_hold(self._sizes, request):
             return _only_blocked(request, need)
         closed = [a for a in agents if not a.is_open and a.slots]
         if closed and self._could_hold(self._sizes_with_closed, request):
@@ -130,7 +131,7 @@ class Explainer:
         return any(_whole_gang(request, size, count) for size, count in sizes.items())
 
     def _busy(self, request: Request, need: str) -> WaitReason:
-        usable = [a for a in self._slots.roster.index if a not in request.blocked_agents]
+        usable = [a.id for a in self._slots.agents if may_use(request, a)]
         free = {a: self._slots.free[self._slots.roster.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
         if free[name] >= request.least_slots:
@@ -212,7 +213,7 @@ class Explainer:
     def _no_container(self, request: Request) -> WaitReason:
         need = "needs an agent, but no slot"
         agents = self._snapshot.agents
-        usable = [a for a in agents if a.is_open and a.id not in request.blocked_agents]
+        usable = [a for a in agents if a.is_open and may_use(request, a)]
         if not agents:
             return WaitReason(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
         if usable and any(a.aux_limit for a in usable):
@@ -264,6 +265,10 @@ def _apart(agents: Iterable[Agent], need: str) -> WaitReason:
 
 
 def _only_blocked(request: Request, need: str) -> WaitReason:
+    if request.capacity:
+        kind = "a spot machine" if request.capacity == "spot" else "a machine on demand"
+        sentence = f"{need}; its deadline needs {kind}, and the pool has no such machine yet"
+        return WaitReason(WaitCode.NO_AGENTS, sentence)
     names = named(sorted(request.blocked_agents))
     sentence = f"{need}; all agents that could hold it are excluded after failures ({names})"
     return WaitReason(

@@ -32,6 +32,12 @@ def behind(blocker: Request, priority: int) -> WaitReason:
     return WaitReason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 
 
+def has_time(request: Request) -> WaitReason:
+    """Return the reason of a request that gets no machine until its deadline needs one."""
+    sentence = f"needs {counted(request.slots, 'slot')}; its deadline leaves time to wait"
+    return WaitReason(WaitCode.DEADLINE, sentence)
+
+
 @lru_cache(maxsize=4096)  # thousands of reservations in each pass name the same agents
 def next_on(agent_ids: tuple[str, ...]) -> WaitReason:
     """Return the reason of a request with a reservation on these agents."""

@@ -81,7 +81,7 @@ def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
                 request.job.max_slots, slots_by_job.get(request.job.id, 0), request.job.priority,
                 frozenset(m for agent in request.blocked_agents for m in machines.get(agent, ())),
                 request.strict_topology,
-                request.min_slots,
+                request.min_slots, request.capacity,
             ),
             digest,
         )

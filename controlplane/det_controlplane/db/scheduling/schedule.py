@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from sqlalchemy import Engine, text
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.placement.links import links_from, topology_of
-from det_controlplane.core.placement.model import Agent, Placement
+from det_controlplane.core.placement.model import Agent, AnyCapacity, Placement
 from det_controlplane.core.schedule import Growth, Job, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine.database import Tx, as_json
@@ -34,9 +34,10 @@ _AGENTS = text("""
            count(*) FILTER (WHERE s.enabled AND NOT s.draining AND s.container_id IS NOT NULL) AS used,
            (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
             AND cardinality(c.slot_ids) = 0) AS aux_used,
-           coalesce(max(i.provider || ' ' || i.region), '') AS place, coalesce(max(i.zone), '') AS zone
+           coalesce(max(i.provider || ' ' || i.region), '') AS place, coalesce(max(i.zone), '') AS zone,
+           coalesce(max(i.capacity::text), '') AS capacity
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id LEFT JOIN LATERAL (
-        SELECT provider, region, zone FROM instances WHERE agent_id = a.id AND state NOT IN ('GONE', 'FAILED') LIMIT 1
+        SELECT provider, region, zone, capacity FROM instances WHERE agent_id = a.id AND state NOT IN ('GONE', 'FAILED') LIMIT 1
     ) i ON true
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
@@ -79,7 +80,7 @@ _ALLOCATIONS = text(f"""
 """)
 _DETAILS = text(f"""
     SELECT string_agg(concat_ws(chr(30), {_VERSION}, {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at),
-            coalesce(a.min_slots::text, ''), a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology,
+            coalesce(a.min_slots::text, ''), a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology, coalesce(a.capacity, ''),
             j.in_queue,
             coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, ''),
             coalesce(a.wait_code::text, ''),
@@ -154,7 +155,7 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
         agents=tuple(
             Agent(
                 r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place, r.zone,
-                tuple(r.free), topology_of(links_from(r.links)),
+                tuple(r.free), topology_of(links_from(r.links)), r.capacity,
             )
             for r in agent_rows
         ),
@@ -212,10 +213,10 @@ def _get_cache(engine: Engine, default_priority: int) -> dict[str, Queued]:
 
 
 def _parse_queued(line: str) -> tuple[str, Queued]:
-    version, job, id, slots, requested_at, least, single, preemptible, blocked, strict, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
+    version, job, id, slots, requested_at, least, single, preemptible, blocked, strict, capacity, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
     request = Request(
         id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
-        _agent_ids(blocked), strict == "t", int(least) if least else None,
+        _agent_ids(blocked), strict == "t", int(least) if least else None, cast(AnyCapacity, capacity),
     )  # fmt: skip
     return version, Queued(request, in_queue == "t", int(reason) if reason else None, *more)
 

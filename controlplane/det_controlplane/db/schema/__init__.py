@@ -27,6 +27,7 @@ from det_controlplane.db.schema.cluster import (
 )
 from det_controlplane.db.schema.experiments import (
     contexts,
+    deadlines,
     experiments,
     jobs,
     search_events,
@@ -45,6 +46,7 @@ from det_controlplane.db.schema.instances import (
     market_reads,
     market_types,
     pool_holds,
+    spot_spells,
 )
 from det_controlplane.db.schema.money import (
     budgets,
@@ -100,6 +102,7 @@ __all__ = [
     "containers",
     "contexts",
     "cooldowns",
+    "deadlines",
     "deleted_allocations",
     "deleted_containers",
     "experiments",
@@ -137,6 +140,7 @@ __all__ = [
     "sessions",
     "sign_in_failures",
     "slots",
+    "spot_spells",
     "storages",
     "stragglers",
     "task_log_spans",

@@ -104,6 +104,8 @@ allocations = Table(
     # The bounds of an elastic gang, which gets what fits; NULL for others.
     Column("min_slots", Integer),
     Column("max_slots", Integer),
+    # The rented machines that the decision about a deadline allows: spot, on-demand or none. NULL: any.
+    Column("capacity", Text),
     # After a rank of an elastic gang failed: until then the agents of its other ranks have to poll.
     Column("poll_by", Time),
     Column("state", enum(AllocationState), nullable=False),

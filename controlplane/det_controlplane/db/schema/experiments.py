@@ -210,6 +210,20 @@ event.listen(
     DDL("ALTER TABLE experiments SET (toast_tuple_target = 8160)"),  # type: ignore[no-untyped-call]
 )
 
+# Experiments with a deadline, and the last decision of the provisioner about each.
+deadlines = Table(
+    "deadlines",
+    metadata,
+    Column(
+        "experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("deadline", Time, nullable=False),
+    Column("expected_h", Double),  # the user's estimate of the whole work
+    Column("sentence", Text, nullable=False, server_default=text("''")),
+    Column("in_danger", Boolean, nullable=False, server_default=text("false")),
+    Column("decided_at", Time),
+)
+
 # The search of an experiment is a fold over its events; `seq` is how many there are and guards every append.
 searches = Table(
     "searches",

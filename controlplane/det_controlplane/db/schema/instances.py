@@ -4,6 +4,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -120,6 +121,26 @@ interruptions = Table(
     Column("machine_type", Text, nullable=False),
     Column("noticed_at", Time, nullable=False),
     Index("interruptions_by_time", "noticed_at"),
+)
+
+# Spot offers with their current spell of availability, and the ends of earlier spells: a fold over launches, refusals and
+# reclaims.
+spot_spells = Table(
+    "spot_spells",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("zone", Text, primary_key=True),
+    Column("machine_type", Text, primary_key=True),
+    Column("is_available", Boolean, nullable=False),
+    Column("since", Time, nullable=False),
+    Column("observed_at", Time, nullable=False),
+    # How many spells of each kind have ended, and how many ends the law of spells expected in the observed time.
+    Column("losses", Double, nullable=False),
+    Column("expected_losses", Double, nullable=False),
+    Column("returns", Double, nullable=False),
+    Column("expected_returns", Double, nullable=False),
+    Index("spot_spells_by_observation", "observed_at"),
 )
 
 # Proofs of identity that agents joined with: each is accepted once.

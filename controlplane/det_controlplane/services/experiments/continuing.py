@@ -17,7 +17,7 @@ from det_controlplane.db.trials import trials
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
-from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments import deadlines, live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.rights import require_submitter
@@ -157,6 +157,11 @@ def _resolve_config(
         seed=experiment.row.seed,
     )
     config = resolved.config.to_json()
+    resources = config["resources"]
+    if resources.get("deadline") != row.config["resources"].get("deadline") or resources.get(
+        "finish_within"
+    ):
+        deadlines.settle(experiment.ctx, experiment.tx, config, experiment.row.pool)
     if config["searcher"]["name"] != "single":
         message = "is demanded by your administrator to be another than single: submit it anew"
         raise InvalidConfig([Problem("searcher.name", message)])
@@ -186,6 +191,8 @@ def _reopen(
         parts = sealing.seal(experiment.ctx, config)
         config, sealed = parts.shown, parts.secrets
     continuing.reopen(tx, row.id, row.job_id, config, sealed, override, experiment.now)
+    if override is not None:
+        deadlines.store(tx, row.id, config)
     row.state = ExperimentState.ACTIVE
     experiment.change.queue_changed(row.pool)
 

@@ -23,7 +23,7 @@ from det_controlplane.services.code import model_definitions
 from det_controlplane.services.code.model_definitions import File, Prepared
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState, require_open
-from det_controlplane.services.experiments import listing, live, warm_starts
+from det_controlplane.services.experiments import deadlines, listing, live, warm_starts
 from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity import host_access
@@ -92,6 +92,9 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     with templates.naming(submission.template, submitted, template):
         resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
+    if not submission.unmanaged:
+        with ctx.db.autocommit() as tx:
+            deadlines.settle(ctx, tx, config, pool)
     _check_labels(config)
     storages = [project.checkpoint_storage]
     host_access.require(ctx, user, config, pool=pool, storages=storages, demanded=demanded)
@@ -263,6 +266,8 @@ def _insert(
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, new_context, state, changed.now)
         ctx.recorder.add_objects(f"experiment {row.id}")
+        if resources.get("deadline") and not submission.unmanaged:
+            deadlines.store(tx, row.id, config)
         if submission.activate and not submission.unmanaged:
             spent_budgets.require(ctx, tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)

@@ -15,7 +15,7 @@ from det_controlplane.db.scheduling import jobs
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
-from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments import deadlines, live
 from det_controlplane.services.identity.rights import require_owner, require_removal
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.organization.projects import open_project
@@ -33,7 +33,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Hold the changes of an edit; absent fields stay. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
+    """Hold the changes of an edit; absent fields stay. `resources` has priority, weight, max_slots and deadline; `policy` the save_* numbers."""
 
     texts: Mapping[str, str]
     labels: Sequence[str] | None
@@ -55,7 +55,10 @@ def patch(ctx: Context, user: User, experiment_id: int, changes: Changes) -> Non
         if notes is not None:
             experiments.change(tx, experiment_id, notes=notes)
         for name, value in changes.resources.items():
-            change_resource(experiment, name, value)
+            if name == "deadline":
+                deadlines.change(experiment, value)
+            else:
+                change_resource(experiment, name, value)
         _patch_policy(experiment, user, changes.policy)
 
 

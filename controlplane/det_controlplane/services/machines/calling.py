@@ -31,7 +31,7 @@ from det_controlplane.ports.compute import (
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot, failed_launches, prices
+from det_controlplane.services.machines import boot, failed_launches, prices, spot_history
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
@@ -114,6 +114,7 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
             over = set(all_cooldowns) - set(after_success(all_cooldowns, offer, requested.pool))
             failed_offers.forget_cooldowns(tx, over)
             machines.launched(tx, requested.id, offer, machine.cloud_id, now)
+            spot_history.launched(tx, requested.offers, offer, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
             return
         sentence = "; ".join(dict.fromkeys(r.sentence for r in outcome.refusals)) or "refused"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from det_controlplane.core.lifecycle.allocation import Signal
 from det_controlplane.core.provision import prices
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import (
@@ -20,11 +21,19 @@ from det_controlplane.core.provision.model import (
 )
 from det_controlplane.db.agents import agents
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.machines import failed_offers, machines, market, pool_holds, provision
+from det_controlplane.db.machines import (
+    deadlines,
+    failed_offers,
+    machines,
+    market,
+    pool_holds,
+    provision,
+)
+from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.scheduling import schedule as pool_rows
 from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import failed_launches
+from det_controlplane.services.machines import failed_launches, spot_history
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
@@ -106,11 +115,23 @@ def run(ctx: Context) -> ProvisionPlan:
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
         provision.record(changed.tx, plan.waiting, digests)
+        _apply_deadlines(changed, plan)
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
             provision.set_next_decision(changed.tx, name, next_at)
     return plan
+
+
+def _apply_deadlines(change: Change, plan: ProvisionPlan) -> None:
+    """Store the decisions about deadlines, and ask runs for checkpoints that move to another machine."""
+    for pool in sorted(deadlines.store(change.tx, plan.deadlines, change.now)):
+        change.queue_changed(pool)
+    for move in plan.moves:
+        # A locked run moves at a later decision.
+        allocation = allocations.lock_if_free(change.tx, move.allocation_id)
+        if allocation is not None and allocation.preempt_at is None:
+            stopping.stop(change, [allocation], Signal.TERMINATE, move.reason)
 
 
 def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -> datetime | None:
@@ -151,15 +172,18 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
             demand=tuple([one.demand for one in waiting]),
             machines=provision.machines_of(tx, name),
             growth=provision.growth(tx, name, pool.scheduler.default_priority),
+            deadline_jobs=deadlines.jobs(tx, name, now),
         )
         pools.append(pool_snapshot)
     left_over = _leftover_machines(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
     # Lock pools after machines: the failed end of the last machine sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
+    interruptions = failed_offers.reclaimed_since(tx, now - MEMORY_OF_RECLAIMS)
     snapshot = ProvisionSnapshot(
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=failed_offers.stored_cooldowns(tx),
-        interruptions=failed_offers.reclaimed_since(tx, now - MEMORY_OF_RECLAIMS),
+        interruptions=interruptions,
+        spot_spells=spot_history.observed(tx, pools, interruptions, now),
         prices_due=_due(knowledge.due, pools),
         left_over=left_over,
     )

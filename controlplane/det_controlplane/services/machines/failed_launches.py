@@ -13,6 +13,7 @@ from det_controlplane.db.machines import failed_offers, machines, pool_holds
 from det_controlplane.db.machines.machines import Requested
 from det_controlplane.db.machines.pool_holds import PastHold
 from det_controlplane.ports.compute import CloudMachine, LaunchOutcome, Refusal
+from det_controlplane.services.machines import spot_history
 from det_controlplane.services.use_case import Change
 
 # If several machines in a row do not join, the image or the network is at fault, so renting more does not help.
@@ -46,6 +47,10 @@ def remember_refusals(tx: Tx, requested: Requested, outcome: LaunchOutcome, now:
             r.passing,
         )
     failed_offers.store_cooldowns(tx, list(refused.values()), now)
+    full = [
+        r.scope for r in outcome.refusals_of(requested.offers) if r.kind is RefusalKind.NO_CAPACITY
+    ]
+    spot_history.refused(tx, [o for o in requested.offers if any(s.covers(o) for s in full)], now)
 
 
 def record_reclaimed_offer(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:

@@ -7,10 +7,12 @@ from uuid import UUID
 from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
+from det_controlplane.core.provision.deadlines import watched
 from det_controlplane.core.run_failures import RunFailure, explain_failed_search, explain_failure
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.core.search import not_reported
 from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import deadlines
 from det_controlplane.db.money import budgets
 from det_controlplane.db.scheduling import waiting
 from det_controlplane.db.scheduling.waiting import Subject
@@ -54,8 +56,9 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
         refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
         warning = "" if reasons else _unreported_metric(tx, subject)
+        deadline = _deadline(ctx, tx, subject.experiment_id) if reasons else ""
     if reasons:
-        return [_entry(reason, spent, nearly) for reason in reasons]
+        return [_entry(reason, spent, nearly, deadline) for reason in reasons]
     ended = _state_entry(subject, spent)
     sentence = _describe_decision(ctx, kind, id, subject) or ended["sentence"]
     sentence += _refusal_note(refused) + (f"; {warning}" if warning else "")
@@ -140,11 +143,26 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
     return f"{budget.name} is nearly spent; raise it with `det budget set`" if budget else ""
 
 
-def _entry(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
+def _deadline(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
+    """Return the last decision about the experiment's deadline, or what its progress says about it now."""
+    row = None if experiment_id is None else deadlines.of(tx, experiment_id)
+    if row is None:
+        return ""
+    pool = ctx.config.pool(row.pool)
+    if pool is not None and pool.offers:
+        return row.sentence or "its deadline is looked at in a moment"
+    now = ctx.now()
+    jobs = (job for job in deadlines.jobs(tx, row.pool, now) if job.experiment_id == experiment_id)
+    return next((watched(job, now.timestamp()) for job in jobs), "")
+
+
+def _entry(reason: dict[str, Any], spent: str, nearly: str, deadline: str) -> dict[str, Any]:
     """Join the reasons of the scheduler, the provisioner and budgets."""
     machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
+    if deadline and deadline not in reason["sentence"]:
+        reason["sentence"] += f"; {deadline}"
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
         reason["sentence"] += f", because {spent}"
     if nearly:

@@ -1,6 +1,7 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from det_controlplane.core import schedule
@@ -99,10 +100,13 @@ def can_expect_starts(ctx: Context, pool: str) -> bool:
 
 
 def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.PoolSnapshot:
+    pending = found.pending
+    if not _rents(ctx, pool):  # nothing decides about deadlines there
+        pending = tuple([replace(one, capacity="") if one.capacity else one for one in pending])
     return schedule.PoolSnapshot(
         settings=settings_of(ctx, pool),
         agents=found.agents,
-        pending=found.pending,
+        pending=pending,
         running=found.running,
         max_slots_per_launch=_most_slots_to_come(ctx, pool),
     )

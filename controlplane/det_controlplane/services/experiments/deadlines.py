@@ -1,0 +1,89 @@
+"""Deadlines of experiments: check them when they are set, store them, and describe them."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from det_controlplane.core.config.moments import format_moment, parse_moment
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.provision.work_left import earliest_end
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.machines import deadlines
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.experiments.live import LiveExperiment
+
+
+def settle(ctx: Context, tx: Tx, config: dict[str, Any], pool: str) -> None:
+    """Replace `finish_within` by the deadline, and refuse a deadline that cannot be met even on demand."""
+    resources = config["resources"]
+    span_s, now = resources.pop("finish_within", None), ctx.now()
+    path = "resources.deadline" if span_s is None else "resources.finish_within"
+    if span_s is not None:
+        resources["deadline"] = format_moment(now + timedelta(seconds=span_s))
+    if resources.get("deadline") is None:
+        return
+    problem = _fault(ctx, tx, parse_moment(resources["deadline"]), resources, pool, now)
+    if problem:
+        raise InvalidConfig([Problem(path, problem)])
+
+
+def _fault(
+    ctx: Context,
+    tx: Tx,
+    deadline: datetime,
+    resources: dict[str, Any],
+    pool: str,
+    now: datetime,
+) -> str:
+    """Return why a deadline is refused, or an empty text."""
+    expected_h = resources.get("expected_hours")
+    settings, startup_h = ctx.config.pool(pool), 0.0
+    if settings is not None and settings.offers:
+        startup_h = deadlines.startup_h(tx, pool)
+    earliest_s = earliest_end(now.timestamp(), expected_h, startup_h)
+    earliest = datetime.fromtimestamp(earliest_s, timezone.utc)
+    possible = f"the earliest possible time is {format_moment(earliest)}"
+    if deadline <= now:
+        without = (
+            "" if expected_h else ", without the training itself: set resources.expected_hours"
+        )
+        return f"{format_moment(deadline)} is in the past; {possible}{without}"
+    if expected_h and deadline < earliest:
+        hours = (deadline - now).total_seconds() / 3600
+        need = f"{expected_h:g} h of work, a reserve of 5 % and {startup_h:.1f} h to start"
+        return f"is {hours:.1f} h away, and even machines on demand need {need}; {possible}"
+    return ""
+
+
+def store(tx: Tx, experiment_id: int, config: dict[str, Any]) -> None:
+    """Store the deadline of a configuration, or remove the earlier one."""
+    resources = config["resources"]
+    deadline = resources.get("deadline")
+    if deadline is None:
+        deadlines.remove(tx, experiment_id)
+    else:
+        deadlines.put(tx, experiment_id, parse_moment(deadline), resources.get("expected_hours"))
+
+
+def change(experiment: LiveExperiment, text: str) -> None:
+    """Set the deadline of an experiment that has not ended, or remove it if the text is `none`."""
+    row, tx = experiment.row, experiment.tx
+    if row.state.terminal:
+        raise Missing(f"experiment {row.id} has ended: it needs no deadline")
+    config = experiments.config(tx, row.id)
+    resources = {k: v for k, v in config["resources"].items() if k != "deadline"}
+    if text != "none":
+        resources["deadline"] = _normalized(text)
+        if parse_moment(resources["deadline"]) <= experiment.now:
+            raise Invalid(f"deadline {resources['deadline']} is in the past; set a later one")
+    experiments.change(tx, row.id, config=config | {"resources": resources})
+    store(tx, row.id, {"resources": resources})
+    experiment.change.queue_changed(row.pool)
+
+
+def _normalized(text: str) -> str:
+    try:
+        return format_moment(parse_moment(text))
+    except ValueError as error:
+        raise Invalid(f"deadline {error}, or `none`") from error

@@ -1,0 +1,235 @@
+"""Experiments with a deadline: spot machines while time is left, and machines on demand before they could be late."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity, Scope
+from det_controlplane.db.engine.database import Database
+
+from tests.support.api import Caller, create
+from tests.support.rented import RentedCluster, offer, reason, rented_cluster
+
+OFFERS = (offer("0.40"), offer("1.00", Capacity.ON_DEMAND))
+SPOT = Scope("aws", capacity="spot")
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
+    with rented_cluster(database, tmp_path, OFFERS) as rented_machines:
+        yield rented_machines
+
+
+@pytest.fixture
+def user(cluster: RentedCluster) -> Caller:
+    return cluster.api.signed_in("determined")
+
+
+def submit(user: Caller, **resources: Any) -> int:
+    return create(user, activate=True, resources={"slots_per_trial": 1, **resources})
+
+
+def capacities(cluster: RentedCluster) -> list[str]:
+    return [machine.offer.capacity.value for machine in cluster.cloud.alive()]
+
+
+def refuse_spot(cluster: RentedCluster) -> None:
+    cluster.cloud.refuse(SPOT, RefusalKind.NO_CAPACITY, "no spot capacity")
+
+
+def wait_until(cluster: RentedCluster, hours: float, step_h: float = 0.1) -> list[float]:
+    """Return the hours at which a machine came, up to a time."""
+    came, passed = [], 0.0
+    while passed < hours and not cluster.cloud.alive():
+        cluster.pass_time(hours=step_h)
+        passed += step_h
+        cluster.settle()
+        if cluster.cloud.alive():
+            came.append(passed)
+    return came
+
+
+def test_time_span_becomes_a_deadline(cluster: RentedCluster, user: Caller) -> None:
+    id = submit(user, finish_within="20h")
+    resources = user.get(f"/api/v1/experiments/{id}")["experiment"]["config"]["resources"]
+    assert resources["deadline"] == "2026-01-01T20:00:00Z"
+    assert "finish_within" not in resources
+
+
+def test_configuration_without_a_deadline_has_no_keys_of_it(user: Caller) -> None:
+    resources = user.get(f"/api/v1/experiments/{submit(user)}")["experiment"]["config"]["resources"]
+    assert not {"deadline", "finish_within", "expected_hours"} & resources.keys()
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"deadline": "2026-01-01T20:00"}, "needs a time zone"),
+        ({"deadline": "soon"}, "must be a time such as"),
+        ({"deadline": "2026-01-02T00:00Z", "finish_within": "20h"}, "choose one"),
+        ({"finish_within": "0h"}, "longer than zero"),
+        (
+            {"deadline": "2025-12-31T00:00Z"},
+            "2025-12-31T00:00:00Z is in the past; the earliest possible time is 2026-01-01T00:15:00Z, without",
+        ),
+        (
+            {"finish_within": "20h", "expected_hours": 20},
+            "even machines on demand need 20 h of work, a reserve of 5 % and 0.2 h to start; the earliest"
+            " possible time is 2026-01-01T21:15:00Z",
+        ),
+    ],
+)
+def test_impossible_deadline_is_refused(
+    user: Caller, resources: dict[str, Any], message: str
+) -> None:
+    config = {"resources": {"slots_per_trial": 1, **resources}}
+    with pytest.raises(AssertionError, match="400") as refusal:
+        create(user, activate=True, **config)
+    assert message in str(refusal.value)
+
+
+def test_work_with_slack_is_rented_on_spot_machines_only(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    id = submit(user, finish_within="40h", expected_hours=20)
+    cluster.settle()
+    assert capacities(cluster) == ["spot"]
+    assert (
+        "so it stays on aws us-east-1a g5.1 spot (expected cost $13.33, on demand alone $21.25)"
+        in reason(user, id)
+    )
+
+
+def test_work_waits_without_a_machine_until_its_last_chance(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    refuse_spot(cluster)
+    id = submit(user, finish_within="30h", expected_hours=20)
+    cluster.settle()
+    assert capacities(cluster) == []
+    sentence = reason(user, id)
+    assert "so it waits for a spot machine (expected cost $" in sentence
+    assert "about 21.0 h of work" in sentence
+    (came,) = wait_until(cluster, 30)
+    assert capacities(cluster) == ["on-demand"]
+    assert 2 < came <= 30 - 21 - 0.25, "it waited, and can still be in time"
+    assert "on demand is expected to be cheapest now" in reason(user, id)
+
+
+def test_work_without_slack_starts_on_demand(cluster: RentedCluster, user: Caller) -> None:
+    submit(user, finish_within="21.3h", expected_hours=20)
+    cluster.settle()
+    assert capacities(cluster) == ["on-demand"]
+
+
+def test_last_chance_takes_no_free_spot_machine(cluster: RentedCluster, user: Caller) -> None:
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    agent.finish()
+    cluster.settle(1)
+    id = submit(user, finish_within="21.1h", expected_hours=20)
+    cluster.settle()
+    assert sorted(capacities(cluster)) == ["on-demand", "spot"]
+    assert "waiting for aws us-east-1a g5.1 on-demand" in reason(user, id)
+
+
+def test_unknown_pace_uses_any_machine_at_once(cluster: RentedCluster, user: Caller) -> None:
+    refuse_spot(cluster)
+    id = submit(user, finish_within="30h")
+    cluster.settle()
+    assert capacities(cluster) == ["on-demand"]
+    assert "its pace is not known" in reason(user, id)
+
+
+def test_waiting_work_blocks_no_other_work(cluster: RentedCluster, user: Caller) -> None:
+    refuse_spot(cluster)
+    submit(user, finish_within="30h", expected_hours=10)
+    cluster.settle()
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    assert len(agent.running) == 1
+
+
+def ready(user: Caller, agent: Any) -> str:
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    return str(order["allocation_id"])
+
+
+def test_run_moves_back_to_spot_once_its_machine_has_joined(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    id = submit(user, finish_within="21.3h", expected_hours=20)
+    _, agent = cluster.employ()
+    allocation_id = ready(user, agent)
+    user.done(
+        "PATCH", f"/api/v1/experiments/{id}", {"resources": {"deadline": "2026-01-05T00:00Z"}}
+    )
+    cluster.settle()
+    assert sorted(capacities(cluster)) == ["on-demand", "spot"]
+    (order,) = agent.poll()
+    assert not order["preempt"], "its machine has not joined"
+    spot = next(m for m in cluster.cloud.alive() if m.offer.capacity is Capacity.SPOT)
+    new_agent = cluster.boot(spot)
+    cluster.settle()
+    (order,) = agent.poll()
+    assert order["preempt"]
+    user.post(f"/api/v1/allocations/{allocation_id}/signals/ack_preemption")
+    agent.finish()
+    cluster.settle()
+    assert new_agent.poll(), "the next run is on the spot machine"
+    assert "stays on aws us-east-1a g5.1 spot" in reason(user, id)
+
+
+def test_run_on_spot_moves_to_demand_before_a_loss_could_make_it_late(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    id = submit(user, finish_within="60h", expected_hours=20)
+    _, agent = cluster.employ()
+    ready(user, agent)
+    deadline = (cluster.time + timedelta(hours=21.02)).isoformat()
+    user.done("PATCH", f"/api/v1/experiments/{id}", {"resources": {"deadline": deadline}})
+    cluster.settle()
+    assert sorted(capacities(cluster)) == ["on-demand", "spot"]
+    machine = next(m for m in cluster.cloud.alive() if m.offer.capacity is Capacity.ON_DEMAND)
+    cluster.boot(machine)
+    cluster.settle()
+    (order,) = agent.poll()
+    assert order["preempt"]
+    assert "it moves to a machine for its deadline" in reason(user, id)
+
+
+def test_deadline_is_removed(cluster: RentedCluster, user: Caller) -> None:
+    refuse_spot(cluster)
+    id = submit(user, finish_within="30h", expected_hours=10)
+    cluster.settle()
+    assert capacities(cluster) == []
+    user.done("PATCH", f"/api/v1/experiments/{id}", {"resources": {"deadline": "none"}})
+    cluster.settle()
+    assert capacities(cluster) == ["on-demand"]
+    assert "deadline" not in reason(user, id)
+
+
+def test_past_deadline_uses_any_machine(cluster: RentedCluster, user: Caller) -> None:
+    refuse_spot(cluster)
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY, "no capacity at all")
+    id = submit(user, finish_within="2h", expected_hours=1)
+    cluster.settle()
+    cluster.pass_time(hours=3)
+    cluster.settle()
+    assert "it has passed, so any machine is used" in reason(user, id)
+
+
+def test_decisions_follow_while_work_waits(cluster: RentedCluster, user: Caller) -> None:
+    refuse_spot(cluster)
+    submit(user, finish_within="30h", expected_hours=10)
+    cluster.settle()
+    with cluster.api.ctx.db.begin() as tx:
+        from det_controlplane.services.machines import deciding
+
+        due = deciding.next_due(cluster.api.ctx, tx)
+    assert due is not None
+    assert due - cluster.time <= timedelta(minutes=5)
