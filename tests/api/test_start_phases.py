@@ -50,7 +50,14 @@ def test_pool_and_prometheus_show_the_quantiles_of_starts(
     assert 'det_start_phase_seconds{pool="default",phase="boot",quantile="0.5"}' in page
 
 
-def test_trial_that_never_started_has_no_start(cluster: RentedCluster, user: Caller) -> None:
-    create(user, activate=False)
-    answer = user.ask("GET", "/api/v1/trials/1/start")
-    assert answer.status == 404
+def test_trial_before_its_first_run_has_no_start(cluster: RentedCluster, user: Caller) -> None:
+    unmanaged = user.post(
+        "/api/v1/experiments",
+        {
+            "config": "{name: a, searcher: {name: custom, metric: loss, unit: batches}}",
+            "unmanaged": True,
+        },
+    )
+    trial = user.post("/api/v1/trials", {"experimentId": unmanaged["experiment"]["id"]})["trial"]
+    assert user.get(f"/api/v1/trials/{trial['id']}/start") == {"start": None}
+    assert user.ask("GET", "/api/v1/trials/999/start").status == 404

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.core.trials.start_phases import QUANTILES, PhaseSummary, phases, summarized
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.trials import start_times
+from det_controlplane.db.trials import start_times, trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -13,12 +13,14 @@ _PERIOD = timedelta(days=30)
 _MOST_STARTS = 500
 
 
-def of_trial(ctx: Context, trial_id: int) -> dict[str, Any]:
-    """Return the phases of the start of a trial's newest run."""
+def of_trial(ctx: Context, trial_id: int) -> dict[str, Any] | None:
+    """Return the phases of the start of a trial's newest run, or None before its first run."""
     with ctx.db.autocommit() as tx:
         start = start_times.newest_of_trial(tx, trial_id)
+        if start is None and trials.by_id(tx, trial_id) is None:
+            raise Missing(f"trial {trial_id} not found")
     if start is None:
-        raise Missing(f"trial {trial_id} has not been started by the cluster")
+        return None
     ended = phases(start.times)
     return {
         "allocationId": start.allocation_id,
