@@ -24,7 +24,8 @@ class ElasticTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
         torch.manual_seed(0)
-        self.model = context.wrap_model(torch.nn.Linear(2, 1))
+        plan = pytorch.FSDP() if IS_SHARDED else None
+        self.model = context.wrap_model(torch.nn.Linear(2, 1), parallel=plan)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5, momentum=0.9)
         self.optimizer = context.wrap_optimizer(optimizer)
         self.seen: list[tuple[int, list[int]]] = []
@@ -48,7 +49,8 @@ class ElasticTrial(pytorch.PyTorchTrial):
         return {"loss": torch.zeros(())}
 
 
-OUTPUT, LENGTH, CHECKPOINT = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+OUTPUT, LENGTH, CHECKPOINT = sys.argv[1], int(sys.argv[2]), sys.argv[4:]
+IS_SHARDED = sys.argv[3] == "sharded"
 torch.set_num_threads(1)
 logging.disable(logging.INFO)
 conf = {
@@ -65,7 +67,8 @@ with pytorch.init(exp_conf=conf, hparams=hparams, enable_tensorboard_logging=Fal
         checkpoint_policy="all",
         latest_checkpoint=CHECKPOINT[0] if CHECKPOINT else None,
     )
-    weights = [p.detach().flatten().tolist() for p in trial.model.parameters()]
+    whole = [p.full_tensor() if IS_SHARDED else p for p in trial.model.parameters()]
+    weights = [p.detach().flatten().tolist() for p in whole]
     results = context.distributed.gather([trial.seen, weights])
     if results is not None:
         seen = [step for own, _ in results for step in own]

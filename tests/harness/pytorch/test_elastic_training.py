@@ -25,7 +25,12 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
 
 
 def train(
-    forks: ml.Forks, home: pathlib.Path, ranks: int, length: int, checkpoint: str | None = None
+    forks: ml.Forks,
+    home: pathlib.Path,
+    ranks: int,
+    length: int,
+    checkpoint: str | None = None,
+    kind: str = "whole",
 ) -> Any:
     home.mkdir(exist_ok=True)
     output = home / "report.json"
@@ -36,7 +41,8 @@ def train(
         **{f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)},
     }  # fmt: skip
     environments = ({**gang, "RANK": str(n), "LOCAL_RANK": str(n)} for n in range(ranks))
-    arguments = [str(SCRIPT), str(output), str(length), *([checkpoint] if checkpoint else [])]
+    arguments = [str(SCRIPT), str(output), str(length), kind]
+    arguments += [checkpoint] if checkpoint else []
     forks.run_beside(arguments, home, *environments)
     return json.loads(output.read_text())
 
@@ -68,6 +74,16 @@ def test_fewer_ranks_train_the_same_batches_to_the_same_weights(
     assert records_by_batch(shrunk) == records_by_batch(full)
     for own, expected in zip(shrunk["weights"], full["weights"], strict=True):
         assert own == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sharded_model_trains_to_the_same_weights(
+    forks: ml.Forks, tmp_path: pathlib.Path, full: Any, ranks: int
+) -> None:
+    sharded = train(forks, tmp_path, ranks, 2 * EPOCH, kind="sharded")
+    assert records_by_batch(sharded) == records_by_batch(full)
+    for own, expected in zip(sharded["weights"], full["weights"], strict=True):
+        assert own == pytest.approx(expected, abs=1e-5)
 
 
 def test_trial_resumes_in_the_middle_of_an_epoch_on_other_ranks(
