@@ -25,6 +25,7 @@ NO_KEYS = {
         "task_logs.task_id",
     },
     "as the task reported it": {"checkpoints.allocation_id", "trial_sources.model_id"},
+    "goes with its trial, and outlives the agent": {"stragglers.agent_id", "stragglers.allocation_id"},
     "names one of the rows that go with this one, and point at it": {
         "experiments.best_trial_id", "trials.best_validation_id", "trials.latest_validation_id", "trials.task_id",
     },

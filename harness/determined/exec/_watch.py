@@ -52,6 +52,7 @@ class HangWatch:
         self._started = time.time()
 
     def start(self) -> None:
+        self._started = time.time()
         threading.Thread(target=self.run, name="hang-watch", daemon=True).start()
 
     def stop(self) -> None:

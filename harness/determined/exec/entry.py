@@ -78,11 +78,11 @@ def run_task(
         watch = watch_for_hangs(env, logs)
     try:
         if not hooks:
-            meet_and_probe(env)
+            meet_and_probe(env, watch)
             command = task_command(args, env, total_slots(env))
             code = start(command, env, workdir, logs, signals).wait()
         else:
-            code = run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+            code = run_hooked(HookedShell(hooks), args, env, workdir, logs, signals, watch)
     finally:
         if watch is not None:
             watch.stop()
@@ -103,16 +103,14 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
 
 
 def watch_for_hangs(env: Dict[str, str], logs: LogShipper) -> Optional[HangWatch]:
-    """Watch the progress of the ranks if the trial has a hang_timeout. The ranks mark it where a variable says."""
+    """Return the watch of the ranks if the trial has a hang_timeout. A variable names the folder of their marks."""
     timeout_s = hang_timeout_s(env)
     if timeout_s is None:
         return None
     folder = _progress.directory()
     os.makedirs(folder, exist_ok=True)
     env[_progress.VARIABLE] = folder
-    watch = HangWatch(logs.session, env["DET_ALLOCATION_ID"], timeout_s, logs, folder)
-    watch.start()
-    return watch
+    return HangWatch(logs.session, env["DET_ALLOCATION_ID"], timeout_s, logs, folder)
 
 
 def _welcome(env: Mapping[str, str]) -> str:
@@ -128,6 +126,7 @@ def run_hooked(
     workdir: str,
     logs: LogShipper,
     signals: SignalForwarder,
+    watch: Optional[HangWatch],
 ) -> int:
     # The command is needed now and does not depend on the other containers.
     command = shell.command(task_command(args, env, expected_slots(env)))
@@ -140,7 +139,7 @@ def run_hooked(
             f"a startup hook failed with exit status {code}; the task was not started", code or 1
         )
     try:
-        meet_and_probe(hooked_env)
+        meet_and_probe(hooked_env, watch)
     except BaseException:
         shell.abandon()
         child.wait()
@@ -149,8 +148,10 @@ def run_hooked(
     return child.wait()
 
 
-def meet_and_probe(env: Mapping[str, str]) -> None:
-    """Wait for the trial's other containers, and check that the trial can save checkpoints."""
+def meet_and_probe(env: Mapping[str, str], watch: Optional[HangWatch]) -> None:
+    """Wait for the trial's other containers, and check that the trial can save checkpoints.
+
+    The watch begins afterwards, because other containers may still pull their image."""
     if env.get("DET_TASK_TYPE", "TRIAL") != "TRIAL":
         return
     probe = StorageProbe(env)
@@ -160,6 +161,8 @@ def meet_and_probe(env: Mapping[str, str]) -> None:
         raise Failed(
             f"checkpoints cannot be saved: {reason}. Check checkpoint_storage and its credentials"
         )
+    if watch is not None:
+        watch.start()
 
 
 def start(

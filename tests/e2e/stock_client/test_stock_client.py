@@ -228,6 +228,16 @@ def test_test_mode_validates_the_configuration(stock: StockClient) -> None:
     assert "Model definition test succeeded" in result
 
 
+def test_our_extensions_of_resources_are_accepted(stock: StockClient) -> None:
+    ours = ("--config", "resources.topology=strict", "--config", "resources.hang_timeout=10m")
+    output = stock.det("e", "create", CONFIG, FILES, "--paused", *ours)
+    experiment_id = re.findall(r"Created experiment (\d+)", output)[0]
+    described = stock.det("e", "config", experiment_id)
+    assert "topology: strict" in described
+    assert "hang_timeout: 600" in described
+    stock.det("e", "kill", experiment_id)
+
+
 def test_search_is_previewed(stock: StockClient) -> None:
     assert "train to completion" in stock.det("preview-search", CONFIG)
 
