@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 # Modules that are not benchmarks, and benchmarks that need programs of peers.
 SKIPPED = {
     "run.py",
+    "gpu.py",  # for a machine with a GPU and torch
     "cpu.py",
     "search_curves.py",
     "search_packages.py",

@@ -80,6 +80,12 @@ GALLERY = [
         metrics=("validation_loss", "accuracy"),
     ),
     Example(
+        "fsdp_transformer/fsdp.yaml",
+        "ml",
+        small=("searcher.max_length.epochs=1", "hyperparameters.records=200"),
+        metrics=("validation_loss",),
+    ),
+    Example(
         "distributed_core_api/distributed.yaml",
         "ml",
         small=("hyperparameters.batches=5",),

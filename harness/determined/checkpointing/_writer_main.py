@@ -10,8 +10,8 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any, Optional
 
-# Training comes first. While it waits for a checkpoint, the processors are free.
-NICENESS = 19
+# Training comes first. A larger value would starve the writer on machines where other programs use all processors.
+NICENESS = 5
 
 
 def main(jobs_fd: int, lifeline_fd: int) -> None:

@@ -60,11 +60,12 @@ class CheckpointSaver:
         measured = _Measured()
         encoded: Dict[str, Any] = _state.encode(state, measured.add)
         if self._uses_writer(measured):
-            self.finish()
             folders = [self._origin_folder(write_origin)]
             pending = self._checkpoints.store_async(
                 encoded, metadata, path=_files.STATE_FILE, folders=folders
             )
+            # The call waited for the checkpoint before.
+            self.finish()
             self._unfinished.append(_Unfinished(pending))
             return
         host_state = _state.copied(encoded, _state.host_copy())
@@ -83,7 +84,7 @@ class CheckpointSaver:
         metadata: Dict[str, Any],
     ) -> None:
         """Store a sharded state. Every rank calls this, and only the chief has a `chief_state`."""
-        self.finish()
+        self.collect()
         folder = ExitStack()
         with ExitStack() as on_failure:
             on_failure.push(folder)
@@ -97,6 +98,7 @@ class CheckpointSaver:
         # The sizes of DTensors are those of the whole tensors, so every rank decides alike.
         if self._is_large(_size_of(shards)):
             pending = self._checkpoints.store_async(shards, metadata, shard=True, folders=folders)
+            self.finish()
             self._unfinished.append(_Unfinished(pending, folder))
             return
         with folder:

@@ -159,3 +159,22 @@ def test_callback_that_adds_files_excludes_the_writer_process(
         "not stored asynchronously, because a callback has on_checkpoint_write_end" in caplog.text
     )
     assert (core.saved()[2] / "extra").exists()
+
+
+def test_preempted_trial_stores_its_newest_state_before_it_ends(
+    core: FakeCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The writer still loads torch when the trial is preempted, so two checkpoints are flushed."""
+    core.preempt.after_calls = 6
+    with caplog.at_level("INFO", "determined.checkpointing"):
+        fit(
+            core,
+            max_length=Batch(100),
+            reporting_period=Batch(2),
+            checkpoint_period=Batch(2),
+            async_checkpoints=True,
+        )
+    newest = max(core.saved())
+    assert 2 < newest < 100
+    assert "waiting for checkpoint" in caplog.text
+    assert core.train.training[-1][0] == newest
