@@ -25,7 +25,7 @@ class ElasticTrial(pytorch.PyTorchTrial):
         self.context = context
         torch.manual_seed(0)
         plan = pytorch.FSDP() if IS_SHARDED else None
-        self.model = context.wrap_model(torch.nn.Linear(2, 1), parallel=plan)
+        self.model: Any = context.wrap_model(torch.nn.Linear(2, 1), parallel=plan)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5, momentum=0.9)
         self.optimizer = context.wrap_optimizer(optimizer)
         self.seen: list[tuple[int, list[int]]] = []
