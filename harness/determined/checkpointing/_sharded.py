@@ -1,17 +1,19 @@
 """Sharded checkpoints on `torch.distributed.checkpoint`: each rank uploads its shards and reads the ones it needs."""
 
+import contextlib
 import dataclasses
 import io
 import time
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import distributed
 from torch.distributed import checkpoint as dcp
 from torch.distributed._shard._utils import narrow_tensor_by_index
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.planner import LoadItemType
 from torch.distributed.checkpoint.storage import WriteResult
 
@@ -195,9 +197,21 @@ class PlainLoadPlanner(dcp.DefaultLoadPlanner):  # type: ignore[misc]
 
 
 def _plan_and_write(state: Any, writer: _PlanOnly) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+    with _plain_errors():
         dcp.save(state, storage_writer=writer, no_dist=not distributed.is_initialized())
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Raise the failures of ranks as one RuntimeError. Torch's exception is not an `Exception`."""
+    with warnings.catch_warnings():
+        # A single process is not an accident here.
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        try:
+            yield
+        except CheckpointException as e:
+            failures = "; ".join(f"rank {rank}: {cause[0]!r}" for rank, cause in e.failures.items())
+            raise RuntimeError(f"the sharded checkpoint failed on {failures}") from e
 
 
 def save_sharded(
@@ -214,9 +228,7 @@ def load_sharded(checkpoints: Any, storage_id: str, state: Dict[str, Any]) -> No
 
 def load_into(state: Dict[str, Any], reader: StorageReader, alone: bool) -> None:
     """Fill the tensors of a state, and replace its other values. `alone` reads everything in this process."""
-    with warnings.catch_warnings():
-        # This is not an accident here.
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+    with _plain_errors():
         dcp.load(state, storage_reader=reader, planner=PlainLoadPlanner(), no_dist=alone)
 
 
