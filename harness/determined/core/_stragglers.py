@@ -9,9 +9,10 @@ import math
 import statistics
 from typing import Dict, List, Optional, Sequence, Tuple
 
-# A slow rank is named after this many windows in a row. That takes 60 to 80 steps.
+# A rank is named if it is slow in three of the last four windows. That takes 60 to 100 steps.
 WINDOW_STEPS = 20
-_WINDOWS_IN_A_ROW = 3
+_SLOW_WINDOWS, _LAST_WINDOWS = 3, 4
+_WINDOWS_TO_RECOVER = 3
 # A rank is slow if it needs so much more time than the others, and more than the noise and a millisecond.
 _LEAST_EXCESS = 0.10
 _LEAST_EXCESS_S = 0.001
@@ -47,7 +48,7 @@ class StragglerDetector:
     """Compares the windows of all ranks. It only decides, and reads no clock."""
 
     def __init__(self) -> None:
-        self._slow_windows: Dict[int, List[Straggler]] = {}
+        self._last: Dict[int, List[Optional[Straggler]]] = {}  # None: a window that was not slow
         self._fast_windows: Dict[int, int] = {}
         self._named: Dict[int, Straggler] = {}
 
@@ -72,18 +73,21 @@ class StragglerDetector:
     def _was_slow(self, straggler: Straggler) -> Optional[Straggler]:
         rank = straggler.rank
         self._fast_windows[rank] = 0
-        windows = [*self._slow_windows.get(rank, []), straggler][-_WINDOWS_IN_A_ROW:]
-        self._slow_windows[rank] = windows
+        windows = [window for window in self._add(rank, straggler) if window is not None]
         is_new = rank not in self._named
-        if len(windows) < _WINDOWS_IN_A_ROW and is_new:
+        if len(windows) < _SLOW_WINDOWS and is_new:
             return None
         self._named[rank] = _mean(windows)
         return self._named[rank] if is_new else None
 
+    def _add(self, rank: int, window: Optional[Straggler]) -> List[Optional[Straggler]]:
+        self._last[rank] = [*self._last.get(rank, []), window][-_LAST_WINDOWS:]
+        return self._last[rank]
+
     def _was_fast(self, rank: int) -> Optional[Straggler]:
-        self._slow_windows[rank] = []
+        self._add(rank, None)
         count = self._fast_windows[rank] = self._fast_windows.get(rank, 0) + 1
-        if rank not in self._named or count < _WINDOWS_IN_A_ROW:
+        if rank not in self._named or count < _WINDOWS_TO_RECOVER:
             return None
         return dataclasses.replace(self._named.pop(rank), recovered=True)
 
