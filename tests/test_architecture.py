@@ -37,6 +37,7 @@ PACKAGES: dict[str, frozenset[str]] = {
             "det_controlplane.entry.aws.packaging",
             "det_controlplane.core.config",
             "det_controlplane.core.problems",
+            "det_controlplane.core.provision",
         }
     ),
     "det_controlplane": frozenset(),

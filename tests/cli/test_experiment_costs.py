@@ -1,5 +1,7 @@
 """The cost of submitted experiments: the estimate of `--dry-run`, and `--max-cost`."""
 
+import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +190,64 @@ def test_failed_budget_names_the_paused_experiment(
     assert (result.code, message in result.err) == (1, True)
     assert "det budget set 5 --experiment 1" in result.err
     assert cluster.sent("POST", "/api/v1/experiments/1/activate") == []
+
+
+HISTORY = {
+    "isAvailable": True, "ageHours": 0.0,
+    "losses": 0.0, "expectedLosses": 0.0, "returns": 0.0, "expectedReturns": 0.0,
+}  # fmt: skip
+ONE_SLOT = {
+    "name": "gpu",
+    "startupHours": 0.2,
+    "offers": [
+        {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g6.xlarge", "capacity": "spot",
+         "slots": 1, "priceUsdHour": 0.4, "isOffered": True, "spotHistory": HISTORY},
+        {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g6.xlarge", "capacity": "on-demand",
+         "slots": 1, "priceUsdHour": 1.0, "isOffered": True},
+    ],
+}  # fmt: skip
+
+
+def dry_run_with_deadline(
+    cluster: FakeCluster, det: Det, config: Path, hours: float, **resources: Any
+) -> str:
+    deadline = datetime.now(timezone.utc) + timedelta(hours=hours)
+    resolved_config = {
+        "resources": {
+            "slots_per_trial": 1, "resource_pool": "gpu", "deadline": deadline.isoformat(), **resources,
+        },
+        "searcher": {},
+    }  # fmt: skip
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [ONE_SLOT]})
+    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
+    output = det("e", "create", config, "--dry-run").out
+    return next(line for line in output.splitlines() if line.startswith("by "))
+
+
+def test_dry_run_shows_the_range_of_costs_with_a_deadline(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    line = dry_run_with_deadline(cluster, det, config, 15, expected_hours=10)
+    match = re.search(
+        r"in time in (\d+) of (\d+) simulated runs; 95 % of them cost \$([\d.]+) to \$([\d.]+);"
+        r" on demand alone \$10\.70$",
+        line,
+    )
+    assert match, line
+    assert match[1] == match[2], "no run is late"
+    assert 4.2 <= float(match[3]) < float(match[4]) < 12
+
+
+def test_dry_run_says_that_a_deadline_cannot_be_met(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    line = dry_run_with_deadline(cluster, det, config, 5, expected_hours=10)
+    assert "cannot be met; the earliest possible time is" in line
+
+
+def test_dry_run_without_an_estimate_asks_for_one(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    line = dry_run_with_deadline(cluster, det, config, 5)
+    assert "unknown; set resources.expected_hours" in line

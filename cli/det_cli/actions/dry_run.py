@@ -7,7 +7,7 @@ from typing import Any
 from determined.common.http import APIError, Session
 from determined.common.pages import pages
 
-from det_cli.actions import prices
+from det_cli.actions import deadline_estimate, prices
 from det_cli.connection import V1
 
 
@@ -40,6 +40,9 @@ def print_estimate(session: Session, config: dict[str, Any]) -> None:
     trials = search.trials if search else 1
     for number, line in enumerate(prices.estimate(session, config, trials, hours)):
         print(line if number else f"money   {line}")
+    deadline = deadline_estimate.estimate(session, config, hours, _at_once(search, config))
+    if deadline:
+        print(f"by      {deadline}")
 
 
 def _search_of(session: Session, config: dict[str, Any]) -> "Search | None":
@@ -78,12 +81,16 @@ def _trials_text(search: "Search | None", config: dict[str, Any]) -> str:
 
 
 def _slots_text(search: "Search | None", config: dict[str, Any], slots: int, pool: str) -> str:
-    trials = search.trials if search else 1
-    at_once = min(
-        int((config.get("searcher") or {}).get("max_concurrent_trials") or trials), trials
-    )
+    at_once = _at_once(search, config)
     together = f", {at_once * slots} at the same time" if at_once > 1 else ""
     return f"{slots} per trial{together}" + (f", in pool {pool}" if pool else "")
+
+
+def _at_once(search: "Search | None", config: dict[str, Any]) -> int:
+    """Return the number of trials that train at the same time."""
+    trials = search.trials if search else 1
+    most = int((config.get("searcher") or {}).get("max_concurrent_trials") or trials)
+    return max(1, min(most, trials))
 
 
 def _hours(

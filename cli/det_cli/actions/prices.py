@@ -16,7 +16,6 @@ def estimate(session: Session, config: dict[str, Any], trials: int, hours: float
     """Yield lines about the cost of an experiment. `hours` is the length of all trials together, or 0."""
     resources = config.get("resources") or {}
     slots = int(resources.get("slots_per_trial") or 0)
-    single_node = bool(resources.get("is_single_node"))
     name = pool_name(session, config)
     pool = rented_pool(session, name)
     if pool is None:
@@ -26,9 +25,8 @@ def estimate(session: Session, config: dict[str, Any], trials: int, hours: float
         yield "unknown: trials without slots share machines"
         return
     prices = sorted(
-        (_trial_price(offer, slots), _name(offer) + _source(offer, pool))
-        for offer in pool["offers"]
-        if _is_available(offer) and _fits(offer, slots, single_node, pool)
+        (price, _name(offer) + _source(offer, pool))
+        for price, offer in trial_prices(pool, resources)
     )
     if not prices:
         yield (
@@ -47,6 +45,17 @@ def estimate(session: Session, config: dict[str, Any], trials: int, hours: float
     yield f"Hourly price of one trial in pool {pool['name']}, cheapest first:"
     for price, offer_name in prices[:SHOWN_OFFERS]:
         yield f"  ${price:.2f}  {offer_name}"
+
+
+def trial_prices(
+    pool: dict[str, Any], resources: dict[str, Any]
+) -> "Iterator[tuple[float, dict[str, Any]]]":
+    """Yield the hourly price of a trial for each offer that fits."""
+    slots = int(resources.get("slots_per_trial") or 0)
+    single_node = bool(resources.get("is_single_node"))
+    for offer in pool["offers"] if slots else ():
+        if _is_available(offer) and _fits(offer, slots, single_node, pool):
+            yield _trial_price(offer, slots), offer
 
 
 def _range(least: float, most: float) -> str:

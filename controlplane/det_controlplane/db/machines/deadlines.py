@@ -42,7 +42,7 @@ _JOBS = text("""
     FROM deadlines d JOIN experiments e ON e.id = d.experiment_id JOIN jobs j ON j.id = e.job_id
     WHERE j.pool = :pool AND e.ended_at IS NULL ORDER BY d.experiment_id
 """)
-# Of ten recent starts the slowest but one.
+# The 90th percentile of recent starts.
 _STARTUP = text("""
     SELECT (SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY s) FROM (
             SELECT date_part('epoch', registered_at - requested_at) AS s FROM instances

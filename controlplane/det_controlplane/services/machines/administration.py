@@ -10,16 +10,19 @@ from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.people.roles import Right
 from det_controlplane.core.provision import catalog
-from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
+from det_controlplane.core.provision.spot_history import SpotSpell, spell_of
 from det_controlplane.db.agents import agents
 from det_controlplane.db.machines import (
+    deadlines,
     failed_offers,
     machine_views,
     machines,
     market,
     pool_holds,
     provision,
+    spot_spells,
 )
 from det_controlplane.db.money import budgets
 from det_controlplane.services.context import Context
@@ -113,6 +116,7 @@ def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
         demand = provision.demand(tx, name, pool.scheduler.default_priority)
         waiting = machine_views.waiting(tx, name)
         knowledge, problems = market.known(tx), market.problems(tx)
+        spells, startup_h = spot_spells.every(tx), deadlines.startup_h(tx, name)
     limits = pool.limits
     return {
         "name": name,
@@ -127,7 +131,11 @@ def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
         "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
         "queued": len(demand),
         "queuedSlots": sum(one.demand.slots for one in demand),
-        "offers": [_offer(offer, pool, knowledge) for offer in pool.offers],
+        "offers": [
+            _offer(offer, pool, knowledge) | _history(offer, spells, now.timestamp())
+            for offer in pool.offers
+        ],
+        "startupHours": startup_h,
         "priceListOf": catalog.LIST_OF,
         "priceProblems": _problems(pool, problems),
         "cooldowns": [c for c in cooldowns if _concerns(c, pool)],
@@ -149,6 +157,21 @@ def _offer(list_offer: Offer, pool: Pool, knowledge: MarketKnowledge) -> dict[st
         "priceFrom": source, "priceReadAt": _moment(quote.read_at if quote else None),
         "priceSince": _moment(quote.since if quote else None), "isOffered": not offer.is_absent,
         "maxPriceUsdHour": None if offer.max_price_usd_hour is None else float(offer.max_price_usd_hour),
+    }  # fmt: skip
+
+
+def _history(offer: Offer, spells: Mapping[Scope, SpotSpell], now: float) -> dict[str, Any]:
+    """Return the current spell of a spot offer, and the ends of its earlier spells."""
+    if offer.capacity is not Capacity.SPOT:
+        return {}
+    spell = spell_of(spells, offer, now)
+    known = spell.offer(str(offer), 0.0, spell.is_available, now)
+    return {
+        "spotHistory": {
+            "isAvailable": spell.is_available, "ageHours": known.age_h,
+            "losses": spell.available.seen, "expectedLosses": spell.available.expected,
+            "returns": spell.unavailable.seen, "expectedReturns": spell.unavailable.expected,
+        }
     }  # fmt: skip
 
 

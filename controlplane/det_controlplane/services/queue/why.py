@@ -144,7 +144,7 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
 
 
 def _deadline(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
-    """Return the last decision about the experiment's deadline, or what its progress says about it now."""
+    """Return the last decision about the deadline. Pools that rent no machines compute it from the progress."""
     row = None if experiment_id is None else deadlines.of(tx, experiment_id)
     if row is None:
         return ""
