@@ -481,6 +481,18 @@ def test_search_that_cannot_be_rebuilt_is_named(
     assert rows("SELECT state::text FROM trials") == [("CANCELED",)]
 
 
+def test_experiment_that_moves_as_canceled_ends_with_its_last_trial(
+    old: SourceCluster, new_url: str, rows: Rows
+) -> None:
+    old.experiment(5, state="PAUSED", config=config_of(searcher=PBT), end_time=None)
+    old.trial(1, 5, state="COMPLETED", end_time="2024-05-01T13:00:00Z")
+    old.trial(2, 5, state="COMPLETED", end_time="2024-05-01T14:00:00Z")
+    imported(old, new_url)
+    assert rows("SELECT state::text, ended_at = '2024-05-01T14:00:00Z' FROM experiments") == [
+        ("CANCELED", True)
+    ]
+
+
 PBT = {
     "name": "pbt", "metric": "loss", "smaller_is_better": True, "population_size": 2, "num_rounds": 3,
     "length_per_round": {"batches": 4}, "replace_function": {"truncate_fraction": 0.5},

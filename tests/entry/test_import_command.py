@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.adapters.postgres_binaries import find_binaries
 from det_controlplane.db.cluster.backups import libpq_variables
 from det_controlplane.entry.importing import commands
+from det_controlplane.services.importing import importing
 
 from tests.support.determined_source import SourceCluster, populate
 from tests.support.postgres import DatabaseServer
@@ -51,10 +53,50 @@ def test_dry_run_counts_and_changes_nothing(
     assert commands.main("determined", arguments(old.url, new_url, dry_run=True)) == 0
     text = capsys.readouterr().out
     assert "4 experiments" in text
+    assert "5 reports of metrics" in text  # counted: the tables have no statistics yet
     assert "users" in text
     assert "nothing was changed" in text
     assert commands.main("verify", arguments(old.url, new_url)) == 1
     assert "was not imported here: run `det import determined` first" in capsys.readouterr().err
+
+
+def test_dry_run_names_conflicts_with_the_new_cluster(
+    old: SourceCluster,
+    postgres_server: DatabaseServer,
+    new_url: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert commands.main("determined", arguments(old.url, new_url)) == 0
+    with postgres_server.empty_database() as url:
+        second = SourceCluster(url, cluster_id="another")
+        second.user(3, "ada")
+        for flags, conflict in (
+            ({}, "- the import would stop: 1 users exist in both clusters (ada)"),
+            ({"merge_users": True}, "- the new cluster is in use: 10,000 is added to all ids"),
+        ):
+            assert (
+                commands.main("determined", arguments(second.url, new_url, dry_run=True, **flags))
+                == 0
+            )
+            assert conflict in capsys.readouterr().out
+        second.close()
+    assert commands.main("determined", arguments(old.url, new_url, dry_run=True)) == 0
+    assert "- the import of this cluster has begun already" in capsys.readouterr().out
+
+
+def test_unfinished_import_cannot_be_verified(
+    old: SourceCluster,
+    new_url: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importing, "_EXPERIMENTS", 1)
+    assert (
+        commands.main("determined", arguments(old.url, new_url, limit_s=1e-9))
+        == commands.UNFINISHED
+    )
+    assert commands.main("verify", arguments(old.url, new_url)) == 1
+    assert "is not complete: run `det import determined` again" in capsys.readouterr().err
 
 
 def test_import_and_verification(
@@ -123,7 +165,11 @@ def test_broken_dump_is_refused(
             {},
             "there is no dump /nowhere: give a file or directory of pg_dump, or a URL",
         ),
-        ("postgresql://user@127.0.0.1:1/det", {}, "the old cluster's database does not answer"),
+        (
+            "postgresql://user@127.0.0.1:1/det",
+            {},
+            "the old cluster's database does not answer: Connection refused",
+        ),
         (
             "postgresql://host/det?sslrootcert=/nowhere",
             {},
@@ -152,6 +198,18 @@ def test_bad_input_is_one_sentence(
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+    assert "restoring" not in error
+
+
+def test_refused_connection_names_what_to_check(
+    tmp_path: Path, new_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedPostgres(tmp_path, throwaway=True) as server:
+        url = f"postgresql://postgres:wrong@127.0.0.1:{server.port}/determined"
+        assert commands.main("determined", arguments(url, new_url)) == 1
+    error = capsys.readouterr().err
+    assert "refuses the connection: password authentication failed" in error
+    assert "check the user, password and database in the URL" in error
 
 
 def test_local_cluster_must_exist(

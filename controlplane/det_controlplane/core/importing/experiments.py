@@ -1,6 +1,7 @@
 """Convert experiments with their jobs, trials, tasks, allocations and checkpoints."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from det_controlplane.core.importing.ids import Ids
@@ -82,6 +83,12 @@ def experiment(
         "seed": seed_of(config), "created_at": started, "started_at": started,
         "ended_at": ended if state.terminal else None,
     }  # fmt: skip
+
+
+def last_activity(trials: Sequence[Row]) -> datetime | None:
+    """Return the time of the newest end or activity of trials, if one is known."""
+    times = (instant(t.get("end_time")) or instant(t.get("last_activity")) for t in trials)
+    return max((time for time in times if time is not None), default=None)
 
 
 def labels_of(config: Mapping[str, Any]) -> list[str]:

@@ -127,6 +127,9 @@ def _field(e: Exception, name: str) -> str:
 
 
 def cause_of(e: Exception) -> str:
+    if isinstance(e, pg8000.InterfaceError) and isinstance(e.__cause__, OSError):
+        # The driver's own sentence has its timeout and addresses, and omits the reason.
+        return e.__cause__.strerror or str(e.__cause__) or str(e)
     return _field(e, "M") or str(e).partition("\n")[0] or type(e).__name__
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
 
 from det_controlplane.db.engine.connections import pg8000_arguments, plain_engine
-from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown, QueryFailed
 
 SOURCE, TARGET = "the old cluster's database", "the new cluster's database"
 # A network that loses all packets is noticed after two minutes.
@@ -33,14 +33,18 @@ def target_engine(url: str) -> Engine:
 
 
 @contextmanager
-def explaining_tls() -> Iterator[None]:
-    """Add the choices to the error of a server without TLS, or with a certificate that cannot be verified."""
+def explaining_refusals() -> Iterator[None]:
+    """Add the choices of TLS to the error of an unsafe connection, and the parts of the URL to a refusal."""
     try:
         yield
     except DatabaseDown as e:
         if "ssl" not in str(e).lower():
             raise
         raise DatabaseDown(f"{e}{_UNSAFE_TLS}") from e
+    except QueryFailed as e:
+        raise BadUrl(
+            f"{SOURCE} refuses the connection: {e}; check the user, password and database in the URL"
+        ) from e
 
 
 def source_arguments(url: URL) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from det_controlplane.db.engine.connections import connected
 from det_controlplane.db.engine.errors import DatabaseDown, driver_errors
-from det_controlplane.db.importing.connecting import SOURCE, explaining_tls, source_engine
+from det_controlplane.db.importing.connecting import SOURCE, explaining_refusals, source_engine
 from det_controlplane.db.importing.piping import Sink, Stopped
 
 _OLDEST_SERVER = 100_000  # PostgreSQL 10
@@ -106,15 +106,17 @@ class Source:
             raise
 
     def size(self, *tables: str) -> Size:
-        """Return the estimated rows and the bytes of tables with their partitions."""
+        """Return the rows and the bytes of tables. Rows are counted in tables without statistics, else estimated."""
         present = [table for table in tables if self.has(table)]
         row = self.query(
-            """SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+            """SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
+                      array_agg(cast(c.relname AS text)) FILTER (WHERE c.reltuples <= 0 AND pg_relation_size(c.oid) > 0)
                FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = 'public' AND c.relkind = 'r' AND c.relname = ANY(cast(:tables AS text[]))""",
             tables=present,
         )[0]
-        return Size(row[0], row[1])
+        counted = sum(self.scalar(f"SELECT count(*) FROM {name}") for name in row[2] or ())
+        return Size(row[0] + counted, row[1])
 
     def finds_metrics_by_trial(self) -> bool:
         """Return whether indexes find the metrics of a trial. Otherwise each batch reads all metrics."""
@@ -129,7 +131,7 @@ def opened(url: str) -> Iterator[Source]:
     engine = source_engine(url)
     try:
         with ExitStack() as stack:
-            with explaining_tls():
+            with explaining_refusals():
                 connection = stack.enter_context(connected(engine))
             stack.enter_context(connection.begin())
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))

@@ -60,13 +60,11 @@ def main(action: str, args: Any) -> int:
 
 
 def _import(args: Any) -> int:
-    options = Options(
-        logs=parse_logs(args.logs), id_offset=args.id_offset, merge_users=args.merge_users, name=args.name
-    )  # fmt: skip
+    options = _options(args)
     mapping = Path(args.mapping) if args.mapping else None
     if mapping is not None:
         require_writable(mapping)
-    with _continuing() as progress, _source(args) as old, _target(args) as cluster:
+    with _continuing() as progress, _target(args) as cluster, _source(args) as old:
         stop = _time_limit(args.limit_s)
         result = importing.run(old, cluster, options, _now, progress.show, stop)
         mapped = 0
@@ -81,6 +79,12 @@ def _import(args: Any) -> int:
     if mapping is not None:
         print(f"{mapping} has the old and the new ids of {mapped:,} rows")
     return _OK
+
+
+def _options(args: Any) -> Options:
+    return Options(
+        logs=parse_logs(args.logs), id_offset=args.id_offset, merge_users=args.merge_users, name=args.name
+    )  # fmt: skip
 
 
 def _time_limit(seconds: float) -> Callable[[], bool]:
@@ -109,18 +113,23 @@ def _say_result(result: Result) -> None:
 
 def _plan(args: Any) -> int:
     with _source(args) as old:
-        found = plan.look(old, parse_logs(args.logs).kind)
+        options = _options(args)
+        found = plan.look(old, options.logs.kind)
+        conflict = ""
+        if args.into or LocalFiles(_folder(args)).has_cluster():
+            with _target(args) as cluster:
+                conflict = plan.conflicts(old, cluster, options)
     for name, count in found.counts.items():
         print(f"{count:>14,} {name}")
-    print(f"{found.metrics:>14,} reports of metrics, about")
-    print(f"{found.logs:>14,} lines of logs, about")
+    print(f"{found.metrics:>14,} reports of metrics (estimated)")
+    print(f"{found.logs:>14,} lines of logs (estimated)")
     print(f"{found.bytes / 1e6:>14,.0f} MB of metrics and logs in the source")
     if found.paused:
         listed = ", ".join(str(id) for id in found.paused[:10]) + (
             ", …" if len(found.paused) > 10 else ""
         )
         print(f"- {len(found.paused)} experiments have not ended and move paused: {listed}")
-    for text in (*found.canceled, *found.absent):
+    for text in (*filter(None, [conflict]), *found.canceled, *found.absent):
         print(f"- {text}")
     if found.unknown:
         print(
@@ -132,7 +141,7 @@ def _plan(args: Any) -> int:
 
 
 def _verify(args: Any) -> int:
-    with _source(args) as old, _target(args) as cluster:
+    with _target(args) as cluster, _source(args) as old:
         figures = verify.compare(old, cluster)
     width = max(len(each.what) for each in figures)
     print(f"{'':{width}}  {'source':>16}  {'here':>16}")
@@ -157,8 +166,7 @@ def _source(args: Any) -> Iterator[Source]:
         with source.opened(given) as snapshot:
             yield snapshot
         return
-    _say(f"restoring {given} into a temporary server …")
-    with restored(Path(given)) as url, source.opened(url) as snapshot:
+    with restored(Path(given), _say) as url, source.opened(url) as snapshot:
         yield snapshot
 
 
@@ -169,7 +177,7 @@ def _target(args: Any) -> Iterator[target.Target]:
         with target.opened(args.into) as cluster:
             yield cluster
         return
-    folder = Path(args.data_dir) if args.data_dir else default_folder(args.cluster_name)
+    folder = _folder(args)
     files = LocalFiles(folder)
     if not files.has_cluster():
         raise LocalError(
@@ -178,6 +186,10 @@ def _target(args: Any) -> Iterator[target.Target]:
         )
     with backup.opened_database(files) as url, target.opened(url) as cluster:
         yield cluster
+
+
+def _folder(args: Any) -> Path:
+    return Path(args.data_dir) if args.data_dir else default_folder(args.cluster_name)
 
 
 class _Progress:

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ class BadDump(Exception):
 
 
 @contextmanager
-def restored(dump: Path) -> Iterator[str]:
+def restored(dump: Path, say: Callable[[str], None]) -> Iterator[str]:
     """Restore a directory of `pg_dump -Fd`, a file of `pg_dump -Fc` or SQL of `pg_dump -Fp`; yield the database's URL.
 
     The server's data goes into the temporary directory (TMPDIR), which needs as much room as the source's database."""
@@ -29,6 +29,7 @@ def restored(dump: Path) -> Iterator[str]:
         raise BadDump(
             f"there is no dump {dump}: give a file or directory of pg_dump, or a URL postgresql://…"
         )
+    say(f"restoring {dump} into a temporary server …")
     with tempfile.TemporaryDirectory(prefix="det-import-", ignore_cleanup_errors=True) as folder:
         try:
             server = EmbeddedPostgres(Path(folder), throwaway=True)

@@ -102,7 +102,7 @@ def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
     if name not in _SEARCHERS:
         raise WrongState(
             f"experiment {experiment_id} searches by {name}: only single, random and grid can be continued;"
-            " create a new experiment from its configuration"
+            " continue one of its trials (`det trial continue ID`), or create a new experiment from its configuration"
         )
 
 

@@ -19,6 +19,14 @@ _UNCATEGORIZED = 1
 
 def choose_ids(source: Source, tx: Tx, options: Options) -> Ids:
     """Choose the new ids of all rows, and reserve them. Raises Invalid if users or offsets do not fit."""
+    ids = fit_ids(source, tx, options)
+    for kind, last in reading.largest_ids(source).items():
+        target.reserve_ids(tx, kind, ids.offsets[kind] + last)
+    return ids
+
+
+def fit_ids(source: Source, tx: Tx, options: Options) -> Ids:
+    """Return the new ids of all rows. Raises Invalid if users or offsets do not fit."""
     largest = target.largest_ids(tx)
     is_empty = not any(largest[kind] for kind in KINDS if kind != "metrics")
     offsets = choose_offsets(largest, is_empty=is_empty, least=options.id_offset)
@@ -30,8 +38,6 @@ def choose_ids(source: Source, tx: Tx, options: Options) -> Ids:
         "workspaces": {_UNCATEGORIZED: _UNCATEGORIZED},
         "projects": {_UNCATEGORIZED: _UNCATEGORIZED},
     }
-    for kind, last in reading.largest_ids(source).items():
-        target.reserve_ids(tx, kind, offsets[kind] + last)
     return Ids(offsets, merged)
 
 

@@ -141,7 +141,7 @@ class _BatchImport:
         if replay.problem:
             new |= {
                 "state": ExperimentState.CANCELED.value,
-                "ended_at": new["ended_at"] or self._whole.now,
+                "ended_at": new["ended_at"] or convert.last_activity(old_trials) or self._whole.now,
             }
         target.add(self._tx, "experiments", [new])
         self._add_trials(row, new, old_trials, replay, job["id"], context, workspace)

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 
 from det_controlplane.core.importing import experiments as convert
-from det_controlplane.db.importing import dictionary, reading
+from det_controlplane.core.importing.options import Options
+from det_controlplane.db.importing import dictionary, reading, target
 from det_controlplane.db.importing.source import Source
+from det_controlplane.db.importing.target import Target
+from det_controlplane.services.errors import Invalid
 from det_controlplane.services.importing import searches
+from det_controlplane.services.importing.cluster import fit_ids
 
 # Rows a second on two cores, rather few than many: bench/importing.py measures them.
 _METRICS_A_SECOND, _LOGS_A_SECOND, _TRIALS_A_SECOND = 35_000, 40_000, 700
@@ -49,6 +53,20 @@ class Plan:
 def absent(source: Source) -> tuple[str, ...]:
     """Return sentences about contents of the source that never move."""
     return tuple(text for table, text in _ABSENT if reading.has_rows(source, table))
+
+
+def conflicts(source: Source, cluster: Target, options: Options) -> str:
+    """Return a sentence about the rows that the new cluster has already; '' if the old ids fit."""
+    with cluster.read() as tx:
+        if target.find(tx, source.cluster_id) is not None:
+            return (
+                "the import of this cluster has begun already, or is complete (`det import list`)"
+            )
+        try:
+            offset = fit_ids(source, tx, options).offsets["experiments"]
+        except Invalid as e:
+            return f"the import would stop: {e}"
+    return f"the new cluster is in use: {offset:,} is added to all ids" if offset else ""
 
 
 def look(source: Source, logs: str) -> Plan:

@@ -9,7 +9,7 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.importing import comparing, reading, target
 from det_controlplane.db.importing.source import Source
 from det_controlplane.db.importing.target import Target
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Invalid, Missing
 
 _SAMPLES = 200
 
@@ -23,13 +23,17 @@ class Comparison:
 
 
 def compare(source: Source, cluster: Target) -> list[Comparison]:
-    """Compare all figures. Raises Missing if the source was never imported."""
+    """Compare all figures. Raises Missing if the source was never imported, Invalid if its import is not complete."""
     with cluster.read() as tx:
         name = source.cluster_id
         progress = target.find(tx, name)
         if progress is None:
             raise Missing(
                 f"cluster {name} was not imported here: run `det import determined` first"
+            )
+        if not progress.ended:
+            raise Invalid(
+                f"the import of cluster {name} is not complete: run `det import determined` again to continue it"
             )
         ids = progress.ids
         with_logs = parse_logs(progress.logs).kind == "all"
