@@ -146,11 +146,20 @@ def test_export_has_only_visible_experiments(
     assert (result.code, f"experiment {hidden} not found" in result.err) == (3, True)
 
 
-@pytest.mark.parametrize("format", ["parquet", "mlflow"])
+@pytest.mark.parametrize(
+    ("format", "limit"),
+    [("parquet", ("_MOST_EXPERIMENTS", 1)), ("parquet", ("_MOST_S", 0.0)), ("mlflow", None)],
+)
 def test_interrupted_export_continues(
-    filled: Caller, det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+    filled: Caller,
+    det: Det,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+    limit: tuple[str, float] | None,
 ) -> None:
-    monkeypatch.setattr("det_cli.exporting.parquet._MOST_EXPERIMENTS", 1)
+    if limit is not None:
+        monkeypatch.setattr(f"det_cli.exporting.parquet.{limit[0]}", limit[1])
     rows_of, read_ids = source.rows_of, list[int]()
 
     def interrupted(session: Any, experiment: dict[str, Any]) -> Any:
@@ -184,6 +193,16 @@ def test_files_without_a_line_in_the_journal_are_replaced(
     (out / "parts.jsonl").write_text("")
     assert det("export", "parquet", "--all", out).code == 0
     assert ids(out) == [1, 2, 3]
+
+
+def test_damaged_file_is_named(filled: Caller, det: Det, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert det("export", "parquet", "--all", out).code == 0
+    file = out / "trials" / "part-00001.parquet"
+    file.write_bytes(file.read_bytes()[:-1])
+    verification = det("export", "verify", out)
+    assert verification.code == 1
+    assert f"'{file}' is damaged: it is not a whole Parquet file" in verification.err
 
 
 def test_complete_export_is_not_repeated(filled: Caller, det: Det, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Write the rows of an export as Parquet files: one directory per table, one file per part."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +9,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from det_cli.deployment.extras import needed
+from det_cli.errors import CommandError
 from det_cli.exporting.folder import Folder
 from det_cli.exporting.rows import TABLE_OF, TABLES, Row
 
@@ -17,6 +19,7 @@ with needed("export"):
 
 _GROUP = 50_000  # rows in memory, and in a row group of a file
 _MOST_EXPERIMENTS, _MOST_METRICS = 500, 5_000_000  # of a part
+_MOST_S = 120.0  # of a part: an interruption loses less work
 _MODELS = ("models", "model_versions")
 _TYPES = {
     int: pa.int64(),
@@ -34,6 +37,7 @@ class ParquetWriter:
         self._rows: dict[str, list[Row]] = {}
         self._files: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
+        self._began = time.monotonic()  # of the part
 
     def table(self, row: Row) -> str:
         return TABLE_OF[type(row)]
@@ -55,7 +59,8 @@ class ParquetWriter:
         """Return whether the part should end after this experiment."""
         metrics = self._counts["metrics"] + len(self._rows.get("metrics", ()))
         experiments = len(self._rows.get("experiments", ()))
-        return experiments >= _MOST_EXPERIMENTS or metrics >= _MOST_METRICS
+        is_late = time.monotonic() - self._began > _MOST_S
+        return experiments >= _MOST_EXPERIMENTS or metrics >= _MOST_METRICS or is_late
 
     def finish(self, number: int, *, models: bool = False) -> dict[str, int]:
         """Complete the files of a part, which begin their names with a dot until then. Return their rows."""
@@ -66,6 +71,7 @@ class ParquetWriter:
                 self._temporary(table).replace(self._folder / table / f"part-{number:05d}.parquet")
         counts = dict(self._counts)
         self._rows, self._files, self._counts = {}, {}, Counter()
+        self._began = time.monotonic()
         return counts
 
     def stored(self) -> dict[str, int]:
@@ -73,7 +79,7 @@ class ParquetWriter:
         counts: dict[str, int] = {}
         for table in TABLES:
             files = sorted((self._folder / table).glob("part-*.parquet"))
-            counts[table] = sum(pq.read_metadata(file).num_rows for file in files)
+            counts[table] = sum(_rows_of(file) for file in files)
         return counts
 
     def _flush(self, table: str) -> None:
@@ -88,6 +94,16 @@ class ParquetWriter:
 
     def _temporary(self, table: str) -> Path:
         return self._folder / table / ".unfinished.parquet"
+
+
+def _rows_of(file: Path) -> int:
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except pa.ArrowInvalid as e:
+        raise CommandError(
+            f"'{file}' is damaged: it is not a whole Parquet file",
+            "export again, into an empty directory",
+        ) from e
 
 
 def schema(table: str) -> Any:
