@@ -1,7 +1,9 @@
 """`det deploy aws|gcp import`: imports run beside the database of a cluster."""
 
 import json
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,7 +158,9 @@ def test_interrupted_import_on_google_cloud_stops_its_job(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("det_cli.deployment.google_import.time.sleep", interrupt)
+    # Replace the module's own name: the fake server's threads sleep, too.
+    clock = SimpleNamespace(sleep=interrupt, monotonic=time.monotonic)
+    monkeypatch.setattr("det_cli.deployment.google_import.time", clock)
     assert run_on_google(lab, old.url).code == 130
     assert lab.google.jobs.deleted == [
         "execution det-lab-import-x1", "job det-lab-import", "secret det-lab-import",
