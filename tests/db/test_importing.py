@@ -191,9 +191,7 @@ def test_verification_finds_a_missing_report(whole: SourceCluster, new_url: str)
 def test_used_cluster_gets_larger_ids(whole: SourceCluster, new_url: str, rows: Rows) -> None:
     change(new_url, "INSERT INTO users (id, username) VALUES (77, 'ada')")
     change(new_url, "INSERT INTO workspaces (id, name, user_id) VALUES (12, 'vision', 77)")
-    with pytest.raises(
-        Invalid, match=r"1 users exist in both clusters \(ada\): give --merge-users"
-    ):
+    with pytest.raises(Invalid, match=r"1 user name in both clusters \(ada\): give --merge-users"):
         imported(whole, new_url)
     result = imported(whole, new_url, Options(merge_users=True))
     assert "workspace 'Vision': is named 'Vision (imported)' here" in "\n".join(

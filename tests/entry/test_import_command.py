@@ -71,7 +71,7 @@ def test_dry_run_names_conflicts_with_the_new_cluster(
         second = SourceCluster(url, cluster_id="another")
         second.user(3, "ada")
         for flags, conflict in (
-            ({}, "- the import would stop: 1 users exist in both clusters (ada)"),
+            ({}, "- the import would stop: 1 user name in both clusters (ada)"),
             ({"merge_users": True}, "- the new cluster is in use: 10,000 is added to all ids"),
         ):
             assert (
@@ -199,6 +199,13 @@ def test_bad_input_is_one_sentence(
     assert message in error
     assert "Traceback" not in error
     assert "restoring" not in error
+
+
+def test_port_that_is_not_a_number_is_named(
+    new_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main("determined", arguments("postgresql://u:p@127.0.0.1:abc/d", new_url)) == 1
+    assert "needs a number as its port" in capsys.readouterr().err
 
 
 def test_refused_connection_names_what_to_check(

@@ -32,7 +32,7 @@ _EXPORT = (
             action="append",
             dest="experiments",
             metavar="ID[,ID...]",
-            help="export this experiment (may be repeated)",
+            help="export these experiments (may be repeated)",
         ),
     ),
     Arg(

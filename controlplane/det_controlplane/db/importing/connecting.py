@@ -26,6 +26,8 @@ def source_engine(url: str) -> Engine:
         return _lasting(plain_engine(url, name=SOURCE, arguments_of=source_arguments))
     except OSError as e:  # of the file in sslrootcert
         raise BadUrl(f"sslrootcert of {SOURCE} cannot be read: {e}") from e
+    except ValueError as e:
+        raise BadUrl(f"the URL of {SOURCE} needs a number as its port: {e}") from e
 
 
 def target_engine(url: str) -> Engine:

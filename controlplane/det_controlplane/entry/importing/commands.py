@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.importing.options import BadOption, Options, parse_logs
+from det_controlplane.core.schedule.wording import counted
 from det_controlplane.db.engine.errors import (
     BadUrl,
     DatabaseDown,
@@ -128,7 +129,9 @@ def _plan(args: Any) -> int:
         listed = ", ".join(str(id) for id in found.paused[:10]) + (
             ", …" if len(found.paused) > 10 else ""
         )
-        print(f"- {len(found.paused)} experiments have not ended and move paused: {listed}")
+        print(
+            f"- {counted(len(found.paused), 'experiment')} without an end, moving paused: {listed}"
+        )
     for text in (*filter(None, [conflict]), *found.canceled, *found.absent):
         print(f"- {text}")
     if found.unknown:

@@ -8,6 +8,7 @@ from det_controlplane.core.importing import people
 from det_controlplane.core.importing.ids import KINDS, Ids, choose_offsets, offset_problem
 from det_controlplane.core.importing.options import Options
 from det_controlplane.core.importing.remarks import Remarks
+from det_controlplane.core.schedule.wording import counted
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.importing import reading, target
 from det_controlplane.db.importing.source import Source
@@ -53,7 +54,7 @@ def _merged_users(source: Source, tx: Tx, options: Options) -> dict[int, int]:
     if others and not options.merge_users:
         names = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
         raise Invalid(
-            f"{len(others)} users exist in both clusters ({names}): give --merge-users if they are the same people,"
+            f"{counted(len(others), 'user name')} in both clusters ({names}): give --merge-users for the same people,"
             " or rename them first (det user edit NAME --username NEW)"
         )
     return merged
