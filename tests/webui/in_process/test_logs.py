@@ -292,3 +292,21 @@ def test_dropped_lines_are_marked_at_their_place_and_levels_have_letters(
         tab.look(360)
         assert tab.page.get_by_role("img", name="Error").is_visible()
         assert tab.complaints == []
+
+
+def test_notice_that_appears_leaves_the_log_in_place(browser: Any, base: str, house: House) -> None:
+    """A notice without a key once replaced the parts of the page below it, with the search in the log."""
+    experiment_id = house.experiment(house.admin, house.blue_project)
+    (trial,) = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    with opened(browser, base, user=("admin", PASSWORD)) as tab:
+        held: list[Any] = []
+        tab.page.route(re.compile("/why/trial/"), lambda route: held.append(route), times=1)
+        tab.open(f"/trials/{trial['id']}/logs")
+        box = tab.page.get_by_role("log", name="Log lines")
+        box.evaluate("box => { box.dataset.mark = 'the same' }")
+        assert tab.page.locator(".notice").count() == 0
+        while not held:
+            tab.page.wait_for_timeout(LOOKS_MS)
+        held[0].continue_()
+        tab.page.locator(".notice").wait_for()
+        assert box.get_attribute("data-mark") == "the same"

@@ -79,8 +79,8 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
     <${Panel} title=${pool.name} actions=${actions} flush>
       <div class="panel-body stack">
         <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "queued job")}.`}</p>
-        ${rented?.hold && html`<div class="notice amber"><p>This pool rents no machines: ${rented.hold.sentence}</p></div>`}
-        ${rented?.spentBudget && html`<div class="notice amber"><p>This pool rents no machines: ${rented.spentBudget}</p></div>`}
+        ${rented?.hold && html`<div key="hold" class="notice amber"><p>This pool rents no machines: ${rented.hold.sentence}</p></div>`}
+        ${rented?.spentBudget && html`<div key="spent" class="notice amber"><p>This pool rents no machines: ${rented.spentBudget}</p></div>`}
         ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "queued run")}: ${w.sentence}</p></div>`)}
         ${rented && html`<${Costs} rented=${rented} month=${month} />`}
       </div>

@@ -56,8 +56,8 @@ function Task({ kind, id }) {
           ${!isOver(task) && steers(task) && html`<${Button} kind="danger" icon="close" onClick=${() => end(task)}>End<//>`}
         <//>
         <div class="stack">
-          ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>The task opens here when it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
-          ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${failure?.cause || task.exitStatus || `It ${reason}.`}</p><${FailureDetails} of=${failure} /></div>`}
+          ${opening && !isOver(task) && html`<div key="notice" class="notice quiet" role="status"><p>The task opens here when it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
+          ${(reason || task.exitStatus) && html`<div key="reason" class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${failure?.cause || task.exitStatus || `It ${reason}.`}</p><${FailureDetails} of=${failure} /></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
           <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
         </div>

@@ -83,7 +83,7 @@ function Shown({ trial, tab, reload }) {
       ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>
     <div class="stack">
-      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>${failure?.cause ?? `The trial ${reason}`}.</p><${FailureDetails} of=${failure} />${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>View logs<//>`}</div>`}
+      ${tells(trial, reason) && html`<div key="notice" class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>${failure?.cause ?? `The trial ${reason}`}.</p><${FailureDetails} of=${failure} />${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>View logs<//>`}</div>`}
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],

@@ -79,7 +79,7 @@ function Found({ experiment, rows }) {
         <span class="soft small" role="status">${text && runs.data ? `${shown.length.toLocaleString("en")} of ${counted(rows.length, "trial")}` : counted(rows.length, "trial")}</span>
       </div>
       <${Chips} of=${group} nameOf=${runNameOf} keep=${keep} open=${() => setBuilding(true)} />
-      ${dropped > 0 && html`<div class="notice" role="status"><p>A filter in the URL is invalid and was ignored.</p><${Button} onClick=${() => keep(group)}>Remove filter<//></div>`}
+      ${dropped > 0 && html`<div key="notice" class="notice" role="status"><p>A filter in the URL is invalid and was ignored.</p><${Button} onClick=${() => keep(group)}>Remove filter<//></div>`}
       <${Failure} error=${runs.error} retry=${runs.reload} />
       ${text && !runs.data && !runs.error
         ? html`<div class="panel"><${Bones} /></div>`
