@@ -16,7 +16,9 @@ GATHER = {"requestUuid": str(uuid4()), "numPeers": 1, "data": "a value"}
 CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "acceleratorData", {}),
     ("POST", "all_gather", GATHER),
+    ("POST", "hang", {}),
     ("POST", "notify_container_running", GATHER),
+    ("POST", "progress", {"ageSeconds": 1}),
     ("POST", "proxy_address", {}),
     ("POST", "ready", {}),
     ("POST", "resources/{resourcesId}/daemon", {}),

@@ -367,11 +367,19 @@ _RELEASE_DELAYED = (
     .values(not_before=None, wait_code=None, wait_reason=None)
     .returning(_a.pool)
 )
-_NEXT_DELAYED = select(func.min(_a.not_before)).where(_QUEUED, _a.not_before.is_not(None))
 _KILLS_DUE = select(_a.id).where(_LIVE, _a.kill_at <= bindparam("now")).order_by(_a.kill_at)
 _POLLS_DUE = select(_a.id).where(_LIVE, _a.poll_by <= bindparam("now")).order_by(_a.id)
-_NEXT_POLL_DUE = select(func.min(_a.poll_by)).where(_LIVE, _a.poll_by.is_not(None))
-_NEXT_KILL = select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None))
+# One statement, because each tick runs it. Each part reads its own index.
+_NEXT_DUE = select(
+    func.least(
+        select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None)).scalar_subquery(),
+        select(func.min(_a.not_before))
+        .where(_QUEUED, _a.not_before.is_not(None))
+        .scalar_subquery(),
+        select(func.min(_a.poll_by)).where(_LIVE, _a.poll_by.is_not(None)).scalar_subquery(),
+        select(func.min(schema.pools.c.schedule_at)).scalar_subquery(),
+    )
+)
 
 
 def pull_failures(tx: Tx, task_id: str) -> int:
@@ -394,10 +402,6 @@ def release_delayed(tx: Tx, now: datetime) -> set[str]:
     return set(tx.execute(_RELEASE_DELAYED, {"now": now}).scalars())
 
 
-def next_delayed(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_DELAYED).scalar()
-
-
 def kills_due(tx: Tx, now: datetime) -> list[str]:
     return list(tx.execute(_KILLS_DUE, {"now": now}).scalars())
 
@@ -407,9 +411,6 @@ def polls_due(tx: Tx, now: datetime) -> list[str]:
     return list(tx.execute(_POLLS_DUE, {"now": now}).scalars())
 
 
-def next_poll_due(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_POLL_DUE).scalar()
-
-
-def next_kill(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_KILL).scalar()
+def next_due(tx: Tx) -> datetime | None:
+    """Return the next time at which a tick has to act on an allocation, or on a pool without a change."""
+    return tx.execute(_NEXT_DUE).scalar()

@@ -29,7 +29,6 @@ _ANSWER = (
     )
 )
 _DUE = select(_pools.name).where(_pools.schedule_at <= bindparam("now")).order_by(_pools.name)
-_NEXT_DUE = select(func.min(_pools.schedule_at))
 
 
 def mark(tx: Tx, pool: str) -> None:
@@ -66,7 +65,3 @@ def answer(
 def due_pools(tx: Tx, now: datetime) -> list[str]:
     """Return the pools that need a pass at this time although they did not change."""
     return list(tx.execute(_DUE, {"now": now}).scalars())
-
-
-def next_due(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_DUE).scalar()

@@ -86,10 +86,7 @@ def _next_due_s(ctx: Context) -> float | None:
         due = [
             silence.next_due(tx, now),
             outbox.next_due(tx),
-            allocations.next_kill(tx),
-            allocations.next_delayed(tx),
-            allocations.next_poll_due(tx),
-            pool_marks.next_due(tx),
+            allocations.next_due(tx),
             unmanaged.next_due(tx),
             lifecycle.next_idle_end(tx),
             deciding.next_due(ctx, tx),
