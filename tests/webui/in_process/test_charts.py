@@ -372,6 +372,7 @@ def test_several_metrics_are_drawn_at_once(
     assert charts_of(tab) == {"loss by batches: 4 curves"}
     choice.select_option(label="All metrics")
     tab.page.get_by_role("heading", name="recall (test)").wait_for()
+    tab.page.locator(".chart canvas").nth(2).wait_for()
     assert charts_of(tab) == {
         "loss by batches: 4 curves", "accuracy by batches: 2 curves", "recall by batches: 2 curves",
     }  # fmt: skip
