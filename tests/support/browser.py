@@ -39,6 +39,11 @@ _SCROLL = """([selector, pixels, steps]) => new Promise((resolve) => {
 })"""
 
 
+# Charts take their new width in the frame after the one in which their place changed.
+_DRAW = """() => new Promise((drawn) => {
+    const frame = (left) => (left ? requestAnimationFrame(() => frame(left - 1)) : drawn());
+    frame(3);
+})"""
 _BEYOND = """() => {
     const tables = innerWidth > 640 ? [] : document.querySelectorAll(".table-scroll:has(> .cards)");
     return Math.max(...[document.documentElement, ...tables].map((e) => e.scrollWidth - e.clientWidth));
@@ -150,6 +155,7 @@ class Tab:
         """Look at the page that is shown through a window of another width, or in another theme."""
         self.page.set_viewport_size({"width": width, "height": HEIGHT})
         self.page.emulate_media(color_scheme=theme)
+        self.page.evaluate(_DRAW)
 
     def hide(self, hidden: bool) -> None:
         """Let the page take its tab for hidden, or for seen again."""

@@ -351,10 +351,13 @@ def several(house: House) -> tuple[int, list[int]]:
     return experiment_id, trials
 
 
-def charts_of(tab: Tab) -> set[str]:
-    """Return the descriptions of all charts without their values."""
-    charts = tab.page.locator(".chart [role=img]")
-    return {chart.get_attribute("aria-label").split(".")[0] for chart in charts.all()}
+def see_charts(tab: Tab, *descriptions: str) -> None:
+    """Wait until exactly these charts are drawn. Their descriptions are compared without values."""
+    tab.page.wait_for_function(
+        "wanted => [...document.querySelectorAll('.chart [role=img]')]"
+        ".map((chart) => chart.getAttribute('aria-label').split('.')[0]).sort().join() === wanted",
+        arg=",".join(sorted(descriptions)),
+    )
 
 
 @pytest.mark.parametrize("is_compared", [False, True])
@@ -365,17 +368,20 @@ def test_several_metrics_are_drawn_at_once(
     compared = f"/compare?trials={','.join(map(str, trials))}"
     tab.open(compared if is_compared else f"/experiments/{experiment_id}")
     tab.page.locator(".chart canvas").wait_for()
-    assert charts_of(tab) == {"loss by batches: 2 curves"}
+    see_charts(tab, "loss by batches: 2 curves")
     choice = tab.page.get_by_label("Metric", exact=True)
     choice.select_option(label="loss (validation and training)")
     tab.page.get_by_text("Thick lines: validation. Thin lines: training.").wait_for()
-    assert charts_of(tab) == {"loss by batches: 4 curves"}
+    see_charts(tab, "loss by batches: 4 curves")
     choice.select_option(label="All metrics")
     tab.page.get_by_role("heading", name="recall (test)").wait_for()
     tab.page.locator(".chart canvas").nth(2).wait_for()
-    assert charts_of(tab) == {
-        "loss by batches: 4 curves", "accuracy by batches: 2 curves", "recall by batches: 2 curves",
-    }  # fmt: skip
+    see_charts(
+        tab,
+        "loss by batches: 4 curves",
+        "accuracy by batches: 2 curves",
+        "recall by batches: 2 curves",
+    )
     tab.page.get_by_role("button", name="Charts").click()
     tab.page.get_by_role("menuitemcheckbox", name="recall (test)").click()
     tab.page.get_by_role("heading", name="recall (test)").wait_for(state="detached")
@@ -383,7 +389,7 @@ def test_several_metrics_are_drawn_at_once(
     tab.page.reload()
     tab.page.get_by_role("heading", name="accuracy (test)").wait_for()
     tab.page.locator(".chart canvas").nth(1).wait_for()
-    assert charts_of(tab) == {"loss by batches: 4 curves", "accuracy by batches: 2 curves"}
+    see_charts(tab, "loss by batches: 4 curves", "accuracy by batches: 2 curves")
     tab.look(390)
     assert tab.beyond() == 0
     assert tab.faults() == []
