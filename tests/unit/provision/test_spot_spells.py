@@ -1,7 +1,13 @@
 """The availability of spot offers, and the factors that are learned from observations."""
 
 import pytest
-from det_controlplane.core.provision.spot_spells import EndCounts, SpotOffer, expected_ends
+from det_controlplane.core.provision.spot_spells import (
+    EndCounts,
+    SpotOffer,
+    end_probability,
+    expected_ends,
+    hours_until_end,
+)
 
 
 def test_old_spells_end_less_often() -> None:
@@ -33,3 +39,9 @@ def test_offer_that_is_lost_often_is_lost_sooner() -> None:
         shaky = shaky.after(0.2, False).after(1.0, True)
         steady = steady.after(1.2, True)
     assert shaky.loss_probability(1.0) > 2 * steady.loss_probability(1.0)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_drawn_spells_have_the_lengths_of_the_law(factor: float) -> None:
+    for part in (0.1, 0.5, 0.9):
+        assert end_probability(0.0, hours_until_end(part, factor), factor) == pytest.approx(part)
