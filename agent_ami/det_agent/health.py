@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from det_agent.runtime import StartFailed
@@ -11,6 +12,12 @@ FIRST_RECHECK_S = 10.0
 LONGEST_RECHECK_S = 600.0
 
 _log = logging.getLogger(__name__)
+
+
+def uptime_s() -> float | None:
+    """Return the seconds since this machine booted, with its sleep, or None if the system does not count them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return None if clock is None else round(time.clock_gettime(clock), 1)
 
 
 class Health:

@@ -65,12 +65,13 @@ def _rows(
 
 
 def _start(start: Mapping[str, Any]) -> str:
-    """Return the phases of the newest start that took time, and their sum."""
+    """Return the phases of the newest start that took time, with their costs, and the sums."""
     phases = start["phases"]
     total = sum(phase["seconds"] for phase in phases)
     cost = sum(phase["usd"] for phase in phases)
     parts = [
         f"{phase['name']} {charts.span(phase['seconds'])}"
+        + (f" {money(phase['usd'])}" if phase["usd"] else "")
         for phase in phases
         if phase["seconds"] >= 1
     ]

@@ -87,6 +87,7 @@ class JoinBody:
     links: list[SlotLink] = field(default_factory=list)
     proof: dict[str, Any] = field(default_factory=dict)
     out_of_service: str = ""
+    uptime_s: float | None = None
     containers: list[ContainerReport] = field(default_factory=list)
 
     def joining(self) -> Joining:
@@ -106,6 +107,7 @@ class JoinBody:
             proof={str(name): str(value) for name, value in self.proof.items()},
             out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
             reports=[container.report() for container in self.containers],
+            uptime_s=_uptime_s(self.uptime_s),
         )
 
 
@@ -166,6 +168,11 @@ def _links(links: Sequence[SlotLink], slots: Collection[int]) -> list[tuple[int,
             raise BadRequest(f"links: kind must be a name like NV4, PIX or SYS, not {link.kind!r}")
     pairs = {(min(link.a, link.b), max(link.a, link.b)): link.kind for link in links}
     return [(a, b, kind) for (a, b), kind in sorted(pairs.items())]
+
+
+def _uptime_s(reported: float | None) -> float | None:
+    """Return the uptime of a machine, or None without a possible value: no machine is older than ten years."""
+    return reported if reported is not None and 0 <= reported < 3.2e8 else None
 
 
 def _check_slots(slots: Sequence[Slot]) -> None:

@@ -11,7 +11,8 @@ QUANTILES = (0.5, 0.95)
 PHASES = (
     "decision",  # until a machine was asked for, or existing slots were assigned
     "rent",  # until the cloud gave the machine
-    "boot",  # until its agent joined
+    "boot",  # until its kernel started
+    "join",  # until its agent joined
     "assignment",  # until the scheduler gave the slots to the run
     "image",  # until the image was there
     "container",  # until the container ran
@@ -21,11 +22,15 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """Times of a run. `machine_*` belong to the rented machine that joined last, and are None without one."""
+    """Times of a run. `machine_*` belong to the rented machine that joined last, and are None without one.
+
+    Agents of release 0.1 do not report `machine_booted_at`. The phase `join` of their machines begins at the launch.
+    """
 
     requested_at: datetime
     machine_requested_at: datetime | None = None
     machine_launched_at: datetime | None = None
+    machine_booted_at: datetime | None = None
     machine_joined_at: datetime | None = None
     assigned_at: datetime | None = None
     image_ready_at: datetime | None = None
@@ -45,6 +50,7 @@ def phases(times: StartTimes) -> list[Phase]:
     ends = (
         times.machine_requested_at or times.assigned_at,
         times.machine_launched_at,
+        times.machine_booted_at,
         times.machine_joined_at,
         times.assigned_at if times.machine_joined_at else None,
         times.image_ready_at,
@@ -64,29 +70,37 @@ def phases(times: StartTimes) -> list[Phase]:
 
 
 class PhaseSummary(NamedTuple):
-    """Quantiles of the seconds of a phase over some starts."""
+    """Quantiles of the seconds and of the cost of a phase over some starts."""
 
     name: str
     starts: int
     seconds: tuple[float, ...]  # by QUANTILES
+    usd: tuple[float, ...]
 
 
 def summarized(starts: Sequence[StartTimes]) -> list[PhaseSummary]:
     """Return the quantiles of each phase, and of the total of starts that reported metrics."""
-    lengths: dict[str, list[float]] = {name: [] for name in (*PHASES, "total")}
+    by_name: dict[str, list[Phase]] = {name: [] for name in (*PHASES, "total")}
     for start in starts:
         ended = phases(start)
         for phase in ended:
-            lengths[phase.name].append(phase.seconds)
+            by_name[phase.name].append(phase)
         if start.first_report_at is not None:
-            lengths["total"].append(sum(phase.seconds for phase in ended))
+            seconds, usd = sum(phase.seconds for phase in ended), sum(phase.usd for phase in ended)
+            by_name["total"].append(Phase("total", seconds, usd))
     return [
-        PhaseSummary(name, len(seconds), tuple(_quantile(sorted(seconds), q) for q in QUANTILES))
-        for name, seconds in lengths.items()
-        if seconds
+        PhaseSummary(
+            name,
+            len(ended),
+            _quantiles([phase.seconds for phase in ended]),
+            _quantiles([phase.usd for phase in ended]),
+        )
+        for name, ended in by_name.items()
+        if ended
     ]
 
 
-def _quantile(ordered: Sequence[float], quantile: float) -> float:
-    """Return the smallest value that is at least as large as a part of the values."""
-    return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
+def _quantiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Return for each quantile the smallest value that is at least as large as this part of the values."""
+    ordered = sorted(values)
+    return tuple(ordered[max(0, math.ceil(q * len(ordered)) - 1)] for q in QUANTILES)

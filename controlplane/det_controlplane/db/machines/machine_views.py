@@ -32,7 +32,7 @@ def _machine_json(*more: Column[Any]) -> ColumnElement[Any]:
         priceUsdHour=cast(_i.price_usd_hour, Float),
         costUsd=cast(func.round(_COST, 6), Float),
         requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),
-        registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
+        bootedAt=moment(_i.booted_at), registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
         terminatingSince=moment(_i.terminating_since), endedAt=moment(_i.ended_at),
     )  # fmt: skip
 

@@ -314,18 +314,23 @@ def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> b
     return tx.execute(new, row).rowcount > 0
 
 
-def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime) -> str | None:
+def register(
+    tx: Tx, provider: str, cloud_id: str, agent_id: str, booted_at: datetime | None, now: datetime
+) -> str | None:
     """Assign an agent to a launched machine that has not ended. Return its pool.
 
     The same agent may join again after a restart, also while its machine drains, because its work has to store
     checkpoints. Another agent is refused."""
     state = literal(MachineState.REGISTERED, _i.state.type)
+    booted = literal(booted_at, _i.booted_at.type)
     statement = (
         update(schema.instances)
         .where(_is_awaited(provider, cloud_id, agent_id))
         .values(
             state=case((_i.state == MachineState.DRAINING, _i.state), else_=state),
             agent_id=agent_id,
+            # A later boot of the same machine does not belong to its start.
+            booted_at=case((_i.registered_at.is_(None), booted), else_=_i.booted_at),
             registered_at=func.coalesce(_i.registered_at, now),
         )
         .returning(_i.pool)

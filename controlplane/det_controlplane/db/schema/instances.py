@@ -51,6 +51,7 @@ instances = Table(
     Column("agent_id", Text),  # no foreign key: proved before the agent has a row
     Column("requested_at", Time, nullable=False),
     Column("launched_at", Time),
+    Column("booted_at", Time),  # when its kernel started, as its agent reports at the first join
     Column("registered_at", Time),
     Column("draining_since", Time),
     Column("terminating_since", Time),

@@ -13,10 +13,10 @@ from det_controlplane.db.engine.database import Tx
 # run started.
 _TIMES = """
     SELECT a.id, a.requested_at, a.assigned_at, a.pull_ended_at, a.started_at, m.machine_requested_at, m.launched_at,
-           m.registered_at, coalesce(p.usd_hour, 0)::float8 AS usd_hour, r.reported_at
+           m.booted_at, m.registered_at, coalesce(p.usd_hour, 0)::float8 AS usd_hour, r.reported_at
     FROM chosen a
     LEFT JOIN LATERAL (
-        SELECT i.requested_at AS machine_requested_at, i.launched_at, i.registered_at
+        SELECT i.requested_at AS machine_requested_at, i.launched_at, i.booted_at, i.registered_at
         FROM containers c JOIN instances i ON i.agent_id = c.agent_id
         WHERE c.allocation_id = a.id AND i.requested_at >= a.requested_at AND i.registered_at <= a.assigned_at
         ORDER BY i.registered_at DESC LIMIT 1) m ON true
@@ -65,6 +65,7 @@ def _start(row: Any) -> Start:
         requested_at=row.requested_at,
         machine_requested_at=row.machine_requested_at,
         machine_launched_at=row.launched_at,
+        machine_booted_at=row.booted_at,
         machine_joined_at=row.registered_at,
         assigned_at=row.assigned_at,
         image_ready_at=row.pull_ended_at,

@@ -59,6 +59,7 @@ class Joining:
     product_version: str = ""
     reports: Sequence[Report] = ()  # its running and ended containers
     links: Sequence[tuple[int, int, str]] = ()
+    uptime_s: float | None = None  # of its machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def join(ctx: Context, joining: Joining) -> Joined:
         name = joining.pool
         if machine is not None:
             slots = len(joining.slots)
-            name = admission.admit(ctx, changed.tx, machine, joining.agent_id, slots)
+            name = admission.admit(
+                ctx, changed.tx, machine, joining.agent_id, slots, joining.uptime_s
+            )
         pool = _pool(ctx, name)
         lease_until = now + LEASE
         row = {

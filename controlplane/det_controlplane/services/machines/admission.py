@@ -39,7 +39,14 @@ def identity(
         raise Unready(f"the proof of identity cannot be checked now: {e}") from e
 
 
-def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str, slots: int) -> str:
+def admit(
+    ctx: Context,
+    tx: Tx,
+    machine: MachineIdentity,
+    agent_id: str,
+    slots: int,
+    uptime_s: float | None = None,
+) -> str:
     """Bind an agent with so many slots to the machine that the cluster launched; returns the pool of the machine."""
     proof = hashlib.sha256(f"{machine.provider}\n{machine.signed}".encode()).digest()
     if not machines.accept_proof(tx, proof, ctx.now(), PROOFS_REMEMBERED):
@@ -47,7 +54,9 @@ def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str, slots: 
     newcomer = machines.newcomer(tx, machine.provider, machine.cloud_id)
     if newcomer is not None:
         _check_slots(ctx, newcomer, slots)
-    pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
+    now = ctx.now()
+    booted_at = None if uptime_s is None else now - timedelta(seconds=uptime_s)
+    pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, booted_at, now)
     if pool is None:
         raise _not_awaited(machine.provider, machine.cloud_id)
     return pool

@@ -42,6 +42,10 @@ def of_pool(ctx: Context, tx: Tx, pool: str) -> list[dict[str, Any]]:
                 f"p{q * 100:g}Seconds": round(value, 1)
                 for q, value in zip(QUANTILES, summary.seconds, strict=True)
             },
+            **{
+                f"p{q * 100:g}Usd": round(value, 4)
+                for q, value in zip(QUANTILES, summary.usd, strict=True)
+            },
         }
         for summary in summaries(ctx, tx, pool)
     ]

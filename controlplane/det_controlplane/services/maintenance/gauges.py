@@ -37,7 +37,7 @@ def exposition(ctx: Context) -> str:
             *_slots(tx),
             *_machines(ctx, tx),
             *_budgets(ctx, tx),
-            _starts(ctx, tx),
+            *_starts(ctx, tx),
         ]
     return "".join(_lines(metrics))
 
@@ -103,17 +103,19 @@ def _slots(tx: Tx) -> Iterator[Gauge]:
     yield Gauge("det_queued_slots", "Slots that are waited for.", _by_pool(queued, "slots"))
 
 
-def _starts(ctx: Context, tx: Tx) -> Gauge:
-    """Return the lengths of the phases of starts in each pool."""
-    samples = [
-        ({"pool": pool.pool_name, "phase": summary.name, "quantile": quantile}, round(seconds, 1))
-        for pool in ctx.config.resource_pools
-        for summary in starts.summaries(ctx, tx, pool.pool_name)
-        for quantile, seconds in zip(QUANTILES, summary.seconds, strict=True)
-    ]
-    return Gauge(
-        "det_start_phase_seconds", "Length of the phases of starts of the last month.", samples
+def _starts(ctx: Context, tx: Tx) -> Iterator[Gauge]:
+    """Return the lengths and costs of the phases of starts in each pool."""
+    seconds, usd = [], []
+    for pool in ctx.config.resource_pools:
+        for summary in starts.summaries(ctx, tx, pool.pool_name):
+            for i, quantile in enumerate(QUANTILES):
+                of = {"pool": pool.pool_name, "phase": summary.name, "quantile": quantile}
+                seconds.append((of, round(summary.seconds[i], 1)))
+                usd.append((of, round(summary.usd[i], 6)))
+    yield Gauge(
+        "det_start_phase_seconds", "Length of the phases of starts of the last month.", seconds
     )
+    yield Gauge("det_start_phase_usd", "Cost of the phases of starts of the last month.", usd)
 
 
 def _machines(ctx: Context, tx: Tx) -> Iterator[Gauge]:

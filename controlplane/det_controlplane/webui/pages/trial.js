@@ -111,12 +111,12 @@ function Shown({ trial, tab, reload }) {
   `;
 }
 
-/** Return how long the newest start took, with its longest phases. @param {any} start @returns {[string, string, string][]} */
+/** Return how long the newest start took, with the seconds and costs of its longest phases. @param {any} start @returns {[string, string, string][]} */
 function startFigures(start) {
   if (!start?.phases.length) return [];
   const long = start.phases.filter((/** @type {any} */ p) => p.seconds >= 1);
   const total = start.phases.reduce((/** @type {number} */ sum, /** @type {any} */ p) => sum + p.seconds, 0);
-  return [["Start", duration(total), long.map((/** @type {any} */ p) => `${p.name} ${duration(p.seconds)}`).join(", ")]];
+  return [["Start", duration(total), long.map((/** @type {any} */ p) => `${p.name} ${duration(p.seconds)}${p.usd ? ` ${money(p.usd)}` : ""}`).join(", ")]];
 }
 
 /** Tell whether a reason says more than the state does. @param {any} trial @param {string} reason */
