@@ -3,6 +3,7 @@
 import pytest
 from det_controlplane.core.provision import deadline_forecast
 from det_controlplane.core.provision.deadline_forecast import forecast
+from det_controlplane.core.provision.deadline_values import cost_table
 from det_controlplane.core.provision.spot_spells import EndCounts, SpotOffer
 
 
@@ -32,3 +33,11 @@ def test_offer_that_is_rarely_there_saves_little() -> None:
 
 def test_equal_arguments_give_equal_results() -> None:
     assert forecast(14, 10, 0.25, [RARE]) == forecast(14, 10, 0.25, [RARE])
+
+
+def test_runs_share_their_value_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline_forecast, "RUNS", 100)
+    cost_table.cache_clear()
+    forecast(14, 10, 0.25, [RARE, STEADY])
+    # A table for each offer, phase of the other offer, and chance of another offer.
+    assert cost_table.cache_info().misses <= 12

@@ -61,8 +61,20 @@ class Choice:
     is_last_chance: bool = False  # any other way could miss the deadline
 
 
-def choose(work: DeadlineWork, offers: Sequence[SpotOffer]) -> Choice:
-    """Return the cheapest way that still lets the work finish on demand before its deadline."""
+def grid_of(work: DeadlineWork) -> Grid:
+    """Return the grid of the value table for the time left and the slack of some work."""
+    return Grid(
+        _rounded_up(work.left_h / (STEPS - 1)),
+        _rounded_up(max(work.slack_h, work.restart_h) / (SLACK_LEVELS - 1)),
+        work.restart_h,
+    )
+
+
+def choose(work: DeadlineWork, offers: Sequence[SpotOffer], grid: Grid | None = None) -> Choice:
+    """Return the cheapest way that still lets the work finish on demand before its deadline.
+
+    A forecast gives one grid for all its choices, so that they share the value tables.
+    """
     best = _best_offer(work, offers)
     possible = {Way.ON_DEMAND}
     if best is not None and _may_lose(work, _restart_left(work, Way.SPOT, best.name)):
@@ -71,7 +83,7 @@ def choose(work: DeadlineWork, offers: Sequence[SpotOffer]) -> Choice:
         possible.add(Way.WAIT)
     if possible == {Way.ON_DEMAND}:
         return Choice(Way.ON_DEMAND, "", {}, is_last_chance=True)
-    costs = _Costs(work, offers, best)
+    costs = _Costs(work, offers, best, grid or grid_of(work))
     by_way = {way: costs.of(way) for way in possible}
     way = min(by_way, key=lambda one: (by_way[one], one is not work.place.way, one.value))
     return Choice(way, best.name if way is Way.SPOT and best else "", by_way)
@@ -108,17 +120,17 @@ class _Costs:
     """The expected costs of the ways of one decision."""
 
     def __init__(
-        self, work: DeadlineWork, offers: Sequence[SpotOffer], best: SpotOffer | None
+        self,
+        work: DeadlineWork,
+        offers: Sequence[SpotOffer],
+        best: SpotOffer | None,
+        grid: Grid,
     ) -> None:
         self._work = work
         self._best = best
         self._others = [offer for offer in offers if offer is not best and offer.is_available]
         self._unavailable = [offer for offer in offers if not offer.is_available]
-        self._grid = Grid(
-            _rounded_up(work.left_h / (STEPS - 1)),
-            _rounded_up(max(work.slack_h, work.restart_h) / (SLACK_LEVELS - 1)),
-            work.restart_h,
-        )
+        self._grid = grid
         self._odds = self._assume(offers)
         self._values = cost_table(self._grid, self._odds)
 

@@ -1,21 +1,19 @@
 """Forecast the cost of work with a deadline: play the policy against spells that are drawn from the law of spells."""
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .deadline_choice import NOWHERE, DeadlineWork, Place, Way, choose
+from .deadline_choice import NOWHERE, DeadlineWork, Place, Way, choose, grid_of
 from .spot_spells import SpotOffer, end_probability
 
-RUNS = 200
+RUNS = 1000
 _LEAST_RUNS = 20
 # A run has at most so many decisions, which bounds its time. They are further apart than real ones.
 _STEPS = 24
 _LEAST_STEP_H = 0.25
 # The printed range leaves out the cheapest and the dearest runs.
 _OUTSIDE = 0.025
-_BASE = 1.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +46,6 @@ def forecast(
     return Forecast(on_time, costs[outside], costs[-1 - outside], work_h + restart_h, runs)
 
 
-def _coarse(work: DeadlineWork) -> DeadlineWork:
-    """Round the time up and the slack down where both are long, so that decisions share the tables of the policy."""
-    if work.slack_h < 2 * (work.restart_h + work.decision_h):
-        return work
-    left_h = _BASE ** math.ceil(math.log(work.left_h, _BASE))
-    slack_h = _BASE ** math.floor(math.log(work.slack_h, _BASE))
-    return replace(work, left_h=left_h, work_h=left_h - slack_h)
-
-
 class _Run:
     """Plays one course of the work."""
 
@@ -72,6 +61,7 @@ class _Run:
         self._step_h = max(_LEAST_STEP_H, left_h / _STEPS)
         self._offers = list(offers)
         self._work = DeadlineWork(left_h, work_h, restart_h, min(self._step_h, restart_h))
+        self._grid = grid_of(self._work)
         self._cost_h = 0.0
 
     def play(self) -> tuple[bool, float]:
@@ -83,7 +73,7 @@ class _Run:
     def _run_until_the_next_decision(self) -> None:
         step_h = self._step_h
         work = replace(self._work, decision_h=step_h)
-        choice = choose(_coarse(work), self._offers)
+        choice = choose(work, self._offers, self._grid)
         if choice.way is Way.WAIT:
             self._work = replace(work, left_h=work.left_h - step_h, place=NOWHERE)
             self._pass_time(step_h)
@@ -111,9 +101,10 @@ class _Run:
     def _later(self, offer: SpotOffer, hours: float) -> SpotOffer:
         factor = offer.loss_factor() if offer.is_available else offer.return_factor()
         ends = self._rng.random() < end_probability(offer.age_h, hours, factor)
-        later = offer.after(hours, offer.is_available != ends)
         # The factors of the forecast stay as they were learned.
-        return replace(later, available=offer.available, unavailable=offer.unavailable)
+        if ends:
+            return replace(offer, is_available=not offer.is_available, age_h=0.0)
+        return replace(offer, age_h=offer.age_h + hours)
 
     def _is_available(self, name: str) -> bool:
         return any(offer.name == name and offer.is_available for offer in self._offers)

@@ -10,7 +10,7 @@ Prices are parts of the price on demand, times are hours.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp
+from math import ceil, exp
 from typing import NamedTuple
 
 from .spot_spells import end_probability
@@ -84,8 +84,8 @@ def cost_table(grid: Grid, odds: Odds) -> Values:
     vanishing = [end_probability(age, h, odds.vanishing) for age in _TYPICAL_AGES_H]
     returning = [end_probability(age, h, odds.returning) for age in _TYPICAL_AGES_H]
     next_phase = [*(1 - exp(-h / length) for length in _PHASE_LENGTHS_H), 0.0]
-    idle_shift = h / grid.slack_step_h
-    start_shift = grid.restart_h / grid.slack_step_h
+    idle_shift = _shift_of(h / grid.slack_step_h)
+    start_shift = _shift_of(grid.restart_h / grid.slack_step_h)
     spot_start, demand_start = odds.price * grid.restart_h, grid.restart_h
     done: Row = [0.0] * SLACK_LEVELS
     finished = [done for _ in PHASES]
@@ -108,25 +108,24 @@ def cost_table(grid: Grid, odds: Odds) -> Values:
             values.on_demand_offered[-1],
             values.spot[-1],
         )
-        work = [max(0.0, step * h - i * grid.slack_step_h) for i in range(SLACK_LEVELS)]
-        hours = [min(h, left) for left in work]
+        work = (step * h - i * grid.slack_step_h for i in range(SLACK_LEVELS))
+        hours = [min(h, left) for left in work if left > 0]
+        levels = len(hours)  # with work
         lost = _mix(offered[odds.another_phase], waiting[0], odds.another)
-        run_spot = [
-            _plus(hours, odds.price, unchanged(spot, p, lost, loss[p]), work) for p in PHASES
-        ]
+        run_spot = [_plus(hours, odds.price, unchanged(spot, p, lost, loss[p])) for p in PHASES]
         run_alone = [
-            _plus(hours, 1.0, unchanged(alone, p, beside[0], returning[p]), work) for p in PHASES
+            _plus(hours, 1.0, unchanged(alone, p, beside[0], returning[p])) for p in PHASES
         ]
         run_beside = [
-            _plus(hours, 1.0, unchanged(beside, p, alone[0], vanishing[p]), work) for p in PHASES
+            _plus(hours, 1.0, unchanged(beside, p, alone[0], vanishing[p])) for p in PHASES
         ]
         idle = [
-            _shifted(unchanged(waiting, p, offered[0], returning[p]), idle_shift, 0.0, work)
+            _shifted(unchanged(waiting, p, offered[0], returning[p]), idle_shift, 0.0, levels)
             for p in PHASES
         ]
-        start_spot = [_shifted(row, start_shift, spot_start, work) for row in run_spot]
-        start_alone = [_shifted(row, start_shift, demand_start, work) for row in run_alone]
-        start_beside = [_shifted(row, start_shift, demand_start, work) for row in run_beside]
+        start_spot = [_shifted(row, start_shift, spot_start, levels) for row in run_spot]
+        start_alone = [_shifted(row, start_shift, demand_start, levels) for row in run_alone]
+        start_beside = [_shifted(row, start_shift, demand_start, levels) for row in run_beside]
         values.waiting.append([_least(idle[p], start_alone[p]) for p in PHASES])
         values.offered.append([_least(start_spot[p], start_beside[p]) for p in PHASES])
         values.on_demand_alone.append([_least(idle[p], run_alone[p]) for p in PHASES])
@@ -143,20 +142,37 @@ def _least(one: Row, other: Row) -> Row:
     return list(map(min, one, other))
 
 
-def _plus(hours: Row, price: float, then: Row, work: Row) -> Row:
+def _plus(hours: Row, price: float, then: Row) -> Row:
     """Add the price of a step to the costs after it. Finished work is free."""
-    return [
-        min(IMPOSSIBLE, price * used + cost) if left > 0 else 0.0
-        for used, cost, left in zip(hours, then, work, strict=True)
-    ]
+    costs = [price * used + cost for used, cost in zip(hours, then, strict=False)]
+    return costs + [0.0] * (SLACK_LEVELS - len(costs))
 
 
-def _shifted(row: Row, levels: float, price: float, work: Row) -> Row:
-    """Return the costs after slack is used up, for a price."""
-    return [
-        min(IMPOSSIBLE, price + _between(row, level - levels)) if work[level] > 0 else 0.0
-        for level in range(len(row))
-    ]
+class _Shift(NamedTuple):
+    """A distance in levels of slack: the levels below it, and the part of a level that it lacks to the next one."""
+
+    below: int
+    part: float
+
+
+def _shift_of(levels: float) -> _Shift:
+    below = ceil(levels - 1e-9)
+    return _Shift(below, below - levels)
+
+
+def _shifted(row: Row, shift: _Shift, price: float, levels: int) -> Row:
+    """Return the costs after slack is used up, for a price, at the levels that have work."""
+    part = shift.part
+    rows = zip(row[: max(0, levels - shift.below)], row[1:], strict=False)
+    if part < 1e-6:
+        costs = [price + low for low, _ in rows]
+    else:
+        costs = [
+            price + (low if low >= IMPOSSIBLE / 2 else low + part * (high - low))
+            for low, high in rows
+        ]
+    impossible = [IMPOSSIBLE] * min(shift.below, levels)
+    return impossible + costs + [0.0] * (SLACK_LEVELS - levels)
 
 
 def _between(row: Row, level: float) -> float:
