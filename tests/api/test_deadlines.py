@@ -1,7 +1,7 @@
 """Experiments with a deadline: spot machines while time is left, and machines on demand before they could be late."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.db.engine.database import Database
+from sqlalchemy import text
 
 from tests.support.api import Caller, create
+from tests.support.inbox import make_webhook
 from tests.support.rented import RentedCluster, offer, reason, rented_cluster
 
 OFFERS = (offer("0.40"), offer("1.00", Capacity.ON_DEMAND))
@@ -233,3 +235,119 @@ def test_decisions_follow_while_work_waits(cluster: RentedCluster, user: Caller)
         due = deciding.next_due(cluster.api.ctx, tx)
     assert due is not None
     assert due - cluster.time <= timedelta(minutes=5)
+
+
+@pytest.fixture
+def today(cluster: RentedCluster) -> None:
+    """Let the cluster's clock show the database's time, with which ended deadlines are compared."""
+    cluster.time = datetime.now(timezone.utc)
+
+
+def shown(user: Caller, id: int) -> dict[str, Any]:
+    listed = user.get("/api/v1/experiments")
+    deadline: dict[str, Any] = user.get(f"/api/v1/experiments/{id}")["experiment"]["deadline"]
+    assert listed["experiments"][-1]["deadline"] == deadline
+    return deadline
+
+
+@pytest.mark.usefixtures("today")
+def test_experiment_shows_its_outlook_and_the_chosen_machines(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    refuse_spot(cluster)
+    id = submit(user, finish_within="30h", expected_hours=10)
+    assert (shown(user, id)["reason"], shown(user, id)["decidedAt"]) == ("", None)
+    cluster.settle()
+    deadline = shown(user, id)
+    assert (deadline["state"], deadline["choice"], deadline["probability"]) == (
+        "ON_TRACK", "WAIT", 1.0,
+    )  # fmt: skip
+    assert "so it waits for a spot machine" in deadline["reason"]
+    start = cluster.time.isoformat()[:19]
+    assert start < deadline["predictedEnd"] < deadline["time"]
+
+
+def test_experiment_without_a_deadline_shows_none(user: Caller) -> None:
+    assert shown(user, submit(user)) is None
+
+
+@pytest.mark.usefixtures("today")
+def test_ended_experiment_shows_whether_its_deadline_was_met(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    id = submit(user, finish_within="30h", expected_hours=10)
+    user.post(f"/api/v1/experiments/{id}/kill")
+    deadline = shown(user, id)
+    assert (deadline["state"], deadline["predictedEnd"], deadline["reason"]) == ("MET", None, "")
+
+
+@pytest.mark.usefixtures("today")
+def test_deadline_is_sorted_by_in_the_table_of_experiments(user: Caller) -> None:
+    later, sooner = (submit(user, finish_within=span) for span in ("30h", "20h"))
+    body = {"projectId": 0, "sort": "deadline=asc"}
+    rows = user.post("/api/v1/experiments-search", body)["experiments"]
+    assert [row["experiment"]["id"] for row in rows] == [sooner, later]
+
+
+def messages(cluster: RentedCluster) -> list[dict[str, Any]]:
+    """Return the data of the webhook messages, the oldest first."""
+    query = "SELECT payload->'event'->'event_data' FROM outbox WHERE kind = 'webhook' ORDER BY id"
+    with cluster.api.ctx.db.begin() as tx:
+        return list(tx.execute(text(query)).scalars())
+
+
+def listen(user: Caller, subject: str = "deadline") -> None:
+    trigger = {"triggerType": "TRIGGER_TYPE_CUSTOM", "condition": {"subject": subject}}
+    make_webhook(user, triggers=[trigger])
+
+
+def test_webhook_reports_each_worse_state_of_a_deadline_once(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    listen(user)
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY, "no capacity at all")
+    id = submit(user, finish_within="2h", expected_hours=1)
+    for _ in range(45):
+        cluster.settle(1)
+        cluster.pass_time(minutes=3)
+    assert [message["deadline"]["state"] for message in messages(cluster)] == [
+        "LAST_CHANCE",
+        "IN_DANGER",
+        "MISSED",
+    ]
+    first, second, _ = messages(cluster)
+    assert first["custom_data"]["title"] == (
+        f"Experiment {id} uses machines on demand for its deadline"
+    )
+    assert (first["custom_data"]["level"], second["custom_data"]["level"]) == ("WARNING", "ERROR")
+    assert second["experiment"]["id"] == id
+
+
+def test_deadline_on_track_sends_no_message(cluster: RentedCluster, user: Caller) -> None:
+    listen(user)
+    submit(user, finish_within="40h", expected_hours=20)
+    cluster.settle()
+    assert messages(cluster) == []
+
+
+def test_webhooks_with_other_triggers_receive_no_deadlines(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    listen(user, "budget")
+    submit(user, finish_within="21.3h", expected_hours=20)
+    cluster.settle()
+    assert messages(cluster) == []
+
+
+def test_later_deadline_starts_without_the_danger_of_the_earlier_one(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    listen(user)
+    id = submit(user, finish_within="21.3h", expected_hours=20)
+    cluster.settle()
+    assert [message["deadline"]["state"] for message in messages(cluster)] == ["LAST_CHANCE"]
+    for hours in (40, 21.3):
+        deadline = (cluster.time + timedelta(hours=hours)).isoformat()
+        user.done("PATCH", f"/api/v1/experiments/{id}", {"resources": {"deadline": deadline}})
+        cluster.settle()
+    assert [message["deadline"]["state"] for message in messages(cluster)] == ["LAST_CHANCE"] * 2

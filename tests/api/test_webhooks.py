@@ -67,7 +67,7 @@ def test_webhook_is_shown_as_created(webhook: Any, user: Caller, admin: Caller) 
         ({"triggers": [{**COMPLETED, "condition": {"state": "PAUSED"}}]}, "is none of COMPLETED, ERROR"),
         ({"triggers": [of_log("(")]}, "triggers[0].condition.regex: '(' is not a regular expression"),
         ({"triggers": [of_log("")]}, "give the regular expression"),
-        ({"triggers": [{**ALERTS, "condition": {"subject": "tea"}}]}, "subject: 'tea' is none of budget, straggler"),
+        ({"triggers": [{**ALERTS, "condition": {"subject": "tea"}}]}, "subject: 'tea' is none of budget, straggler,"),
         ({"triggers": [ALERTS]}, "alerts go to webhooks that experiments choose (mode SPECIFIC)"),
         ({"triggers": [{"triggerType": "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED"}]}, "triggerType must be one of"),
         ({"webhookType": "WEBHOOK_TYPE_PAGER"}, "webhookType must be one of WEBHOOK_TYPE_DEFAULT, WEBHOOK_TYPE_SLACK"),

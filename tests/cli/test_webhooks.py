@@ -36,6 +36,9 @@ def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> Non
     assert det("webhook", "edit", "1", "--on-budget").code == 0
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     assert row.split("|")[4].strip() == "budgets"
+    assert det("webhook", "edit", "1", "--on-deadline").code == 0
+    (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
+    assert row.split("|")[4].strip() == "deadlines in danger"
     error = det("webhook", "edit", "1", "--on-alert").err
     assert "alerts go to webhooks that experiments choose" in error
     assert "`det webhook create --specific`" in error

@@ -9,6 +9,7 @@ from typing import Any
 
 from determined.common.http import Session
 
+from det_cli import deadlines
 from det_cli.actions import costs
 from det_cli.actions.experiments import ids_of
 from det_cli.connection import V1, connect, pages
@@ -67,7 +68,8 @@ def describe(args: argparse.Namespace) -> None:
     rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
     columns = _workload_columns(rows) if args.metrics else _WORKLOAD
     trial_costs = costs.add(session, "trials", trials)
-    _table(args, "Experiment", "experiments", _EXPERIMENT + experiment_costs, experiments)
+    extra = deadlines.columns(experiments) + experiment_costs
+    _table(args, "Experiment", "experiments", _EXPERIMENT + extra, experiments)
     _table(args, "\nTrials", "trials", _TRIAL + trial_costs, trials)
     _table(args, "\nWorkloads", "workloads", columns, rows)
 

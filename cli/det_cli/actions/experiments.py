@@ -12,7 +12,7 @@ from determined.common.http import APIError, Session
 from determined.common.log_stream import TERMINAL
 from determined.common.sign_in import SignedIn
 
-from det_cli import prompts
+from det_cli import deadlines, prompts
 from det_cli.actions import costs, empty, tables
 from det_cli.actions.wait_report import WaitReport
 from det_cli.connection import V1, connect, paged, pages
@@ -80,7 +80,7 @@ def list_(args: argparse.Namespace) -> None:
     else:
         rows = _list(session, args)
     columns = (_PROJECT if args.show_project else ()) + LIST + (_ARCHIVED if args.all else ())
-    columns += costs.add(session, "experiments", rows)
+    columns += deadlines.columns(rows) + costs.add(session, "experiments", rows)
     show(
         args,
         columns + extra_columns,

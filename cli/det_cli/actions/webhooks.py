@@ -11,7 +11,8 @@ from det_cli.render import local_time, show
 _STATE, _LOG, _CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
 _BUDGET = "budget"
 _STRAGGLER = "straggler"
-_SUBJECTS = {_BUDGET: "budgets", _STRAGGLER: "slow ranks"}
+_DEADLINE = "deadline"
+_SUBJECTS = {_BUDGET: "budgets", _STRAGGLER: "slow ranks", _DEADLINE: "deadlines in danger"}
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -49,7 +50,7 @@ def create(args: argparse.Namespace) -> None:
     if not triggers:
         raise UsageError(
             "no events are selected",
-            "give --on completed, --on error, --on-log, --on-alert, --on-budget or --on-straggler",
+            "give --on completed, --on error, --on-log, --on-alert, --on-budget, --on-straggler or --on-deadline",
         )
     if args.on_alert and not args.specific:
         raise UsageError(
@@ -81,6 +82,7 @@ def _triggers(args: argparse.Namespace) -> list[dict[str, Any]]:
         *([_trigger(_CUSTOM)] if args.on_alert else []),
         *([_trigger(_CUSTOM, subject=_BUDGET)] if args.on_budget else []),
         *([_trigger(_CUSTOM, subject=_STRAGGLER)] if args.on_straggler else []),
+        *([_trigger(_CUSTOM, subject=_DEADLINE)] if args.on_deadline else []),
     ]
 
 
@@ -97,7 +99,7 @@ def edit(args: argparse.Namespace) -> None:
     if not changes:
         raise UsageError(
             "nothing to change",
-            "give --url, --name, --enabled, --on, --on-log, --on-alert, --on-budget or --on-straggler",
+            "give --url, --name, --enabled, --on, --on-log, --on-alert, --on-budget, --on-straggler or --on-deadline",
         )
     connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
     print(f"Changed webhook {args.webhook_id}")

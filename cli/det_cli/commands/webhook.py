@@ -34,6 +34,12 @@ EVENTS = (
         action="store_true",
         help="send when a rank of a trial is slower than the other ranks",
     ),
+    Arg(
+        "--on-deadline",
+        action="store_true",
+        help="send when an experiment uses machines on demand because its deadline leaves no more slack,"
+        " when it is in danger to miss its deadline, and when it has missed it",
+    ),
 )
 
 MEMBERS = {

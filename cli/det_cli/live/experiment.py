@@ -88,6 +88,7 @@ class Experiment:
     trials: tuple[Trial, ...]
     reasons: tuple[Reason, ...] = ()
     jobs_ahead: "int | None" = None
+    deadline: "Mapping[str, Any] | None" = None  # as the API shows it
     cost_usd: float = field(default=0.0, compare=False)
     slot_hours: float = field(default=0.0, compare=False)
 
@@ -146,6 +147,7 @@ def experiment_of(
         trials=tuple(_trial_of(t, search, trial_reasons.get(int(t["id"]), "")) for t in trials),
         reasons=tuple(reasons),
         jobs_ahead=(response.get("jobSummary") or {}).get("jobsAhead"),
+        deadline=experiment.get("deadline"),
     )
 
 

@@ -1,8 +1,10 @@
 """The summary of an experiment: best trial, curve, cost, reasons for waiting or failure, and next steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
+from det_cli import deadlines
 from det_cli.live import charts
 from det_cli.live.charts import money, short
 from det_cli.live.experiment import Experiment, Trial
@@ -83,11 +85,23 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
     if experiment.cost_usd:
         hours = experiment.slot_hours
         yield "cost", f"{money(experiment.cost_usd)} for {hours:.2f} slot hours", ""
+    if experiment.deadline is not None:
+        yield from _deadline_rows(experiment, experiment.deadline)
     for reason in waiting(experiment):
         yield "why", reason, "bad" if experiment.state == "ERROR" else "warn"
     for detailed in experiment.reasons:
         if detailed.details:
             yield "details", detailed.details, "dim"
+
+
+def _deadline_rows(
+    experiment: Experiment, deadline: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the deadline and the reason of its last decision, unless a reason for waiting contains it."""
+    yield "deadline", deadlines.sentence(deadline), deadlines.style(deadline)
+    reason = str(deadline.get("reason") or "")
+    if reason and not any(reason in other for other in waiting(experiment)):
+        yield "", reason, ""
 
 
 def _why_no_best(experiment: Experiment) -> str:

@@ -24,6 +24,16 @@ class Pagination(TypedDict):
     total: int
 
 
+class Deadline(TypedDict):
+    time: str
+    state: str  # ON_TRACK, LAST_CHANCE, IN_DANGER, MISSED or MET
+    choice: str | None  # WAIT, SPOT or ON_DEMAND; null for any machine
+    predictedEnd: str | None
+    probability: float | None  # of an end in time
+    reason: str
+    decidedAt: str | None
+
+
 class Experiment(TypedDict):
     config: Values
     id: int
@@ -61,6 +71,7 @@ class Experiment(TypedDict):
     searcherType: str | None
     searcherMetric: str
     hyperparameters: Values | None
+    deadline: Deadline | None
     checkpointCount: int
     checkpointSize: str  # bytes; 64-bit numbers are texts
     trialIds: list[int]  # empty in listings

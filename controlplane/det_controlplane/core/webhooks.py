@@ -44,7 +44,8 @@ STATES = ("COMPLETED", "ERROR")
 # The subject of custom triggers for budget changes. A new trigger type would be unknown to Determined's client.
 BUDGETS = "budget"
 STRAGGLERS = "straggler"  # the same for slow ranks
-SUBJECTS = (BUDGETS, STRAGGLERS)
+DEADLINES = "deadline"  # the same for deadlines in danger
+SUBJECTS = (BUDGETS, STRAGGLERS, DEADLINES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.provision.deadline_choice import Way
-from det_controlplane.core.provision.deadline_model import DeadlineJob, DeadlineRun
+from det_controlplane.core.provision.deadline_model import DeadlineJob, DeadlineRun, DeadlineState
 from det_controlplane.core.provision.model import (
     Cooldown,
     PoolSnapshot,
@@ -119,7 +119,11 @@ def test_pool_without_spot_only_watches() -> None:
     snapshot = replace(waiting(job(deadline=NOW + HOUR)), offers=(SURE,))
     result = plan(snapshot)
     (decision,) = result.deadlines
-    assert (decision.way, decision.in_danger, rented(result)) == (None, True, ["gpu.1x"])
+    assert (decision.way, decision.state, rented(result)) == (
+        None,
+        DeadlineState.IN_DANGER,
+        ["gpu.1x"],
+    )
     assert "THE DEADLINE IS IN DANGER" in decision.sentence
 
 

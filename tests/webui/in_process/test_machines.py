@@ -133,3 +133,19 @@ def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: Rente
     others = offers.get_by_role("row").filter(has_text="us-east-1b")
     assert "Retry in" not in (others.text_content() or "")
     assert tab.faults() == []
+
+
+def test_deadline_is_shown_on_the_page_and_in_the_list_of_experiments(
+    tab: Tab, rented: RentedCluster
+) -> None:
+    user = rented.api.signed_in("determined")
+    resources = {"slots_per_trial": 1, "finish_within": "30h", "expected_hours": 10}
+    experiment = create(user, activate=True, resources=resources)
+    rented.settle()
+    tab.open(f"/experiments/{experiment}")
+    tab.page.get_by_text("Deadline", exact=True).wait_for()
+    tab.page.get_by_text("100 %, on track; predicted end").wait_for()
+    assert tab.faults() == []
+    tab.visit("/experiments?columns=id,deadline")
+    tab.page.get_by_role("row").get_by_text("100 %, on track").wait_for()
+    assert tab.faults() == []

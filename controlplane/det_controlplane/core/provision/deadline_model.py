@@ -4,11 +4,27 @@ Times are seconds since the epoch.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from det_controlplane.core.placement.model import AnyCapacity
 
 from .deadline_choice import Way
+
+
+class DeadlineState(str, Enum):
+    """The states of a deadline, from good to bad. Webhooks report a change to a worse one."""
+
+    ON_TRACK = "ON_TRACK"
+    LAST_CHANCE = (
+        "LAST_CHANCE"  # machines on demand are used, because the slack cannot cover a loss
+    )
+    IN_DANGER = "IN_DANGER"
+    MISSED = "MISSED"
+
+    @property
+    def badness(self) -> int:
+        return list(DeadlineState).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,7 @@ class DeadlineJob:
     startup_h: float  # from the rental of a machine to the first step
     queued: tuple[str, ...] = ()  # allocations
     runs: tuple[DeadlineRun, ...] = ()
+    state: DeadlineState = DeadlineState.ON_TRACK  # of the last decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +69,19 @@ class DeadlineDecision:
     sentence: str
     next_at: float
     first_offer: str = ""
-    in_danger: bool = False
+    state: DeadlineState = DeadlineState.ON_TRACK
+    state_before: DeadlineState = DeadlineState.ON_TRACK
+    end_at: float | None = None  # predicted
+    probability: float | None = None  # of an end in time
     moving: tuple[DeadlineRun, ...] = ()  # runs that are to move to machines of this way
     is_urgent: bool = False  # the moves are needed for the deadline
     queued: tuple[str, ...] = ()
     machine_ids: tuple[str, ...] = ()  # that run it
+
+    @property
+    def is_news(self) -> bool:
+        """Return whether the deadline is in a worse state than before."""
+        return self.state.badness > self.state_before.badness
 
     @property
     def capacity(self) -> AnyCapacity:

@@ -163,7 +163,8 @@ def _shift_of(levels: float) -> _Shift:
 def _shifted(row: Row, shift: _Shift, price: float, levels: int) -> Row:
     """Return the costs after slack is used up, for a price, at the levels that have work."""
     part = shift.part
-    rows = zip(row[: max(0, levels - shift.below)], row[1:], strict=False)
+    below = row[: max(0, levels - shift.below)]
+    rows = zip(below, row[1:], strict=False)
     if part < 1e-6:
         costs = [price + low for low, _ in rows]
     else:

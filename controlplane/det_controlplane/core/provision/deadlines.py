@@ -11,7 +11,8 @@ from det_controlplane.core.lifecycle.machine import MachineState
 
 from .cooldown import Cooldowns, clock
 from .deadline_choice import NOWHERE, Choice, DeadlineWork, Place, Way, choose
-from .deadline_model import DeadlineDecision, DeadlineJob, DeadlineRun
+from .deadline_model import DeadlineDecision, DeadlineJob, DeadlineRun, DeadlineState
+from .deadline_outlook import Outlook, outlook
 from .market import Excluded, Market, money
 from .model import LEAST_URGENT, Demand, Limits, Machine, ProvisionCode
 from .offers import Capacity, Offer, Scope
@@ -112,7 +113,7 @@ class _Decision:
 
     def decide(self) -> DeadlineDecision:
         if self._left_h <= 0:
-            return self._any_machine("it has passed, so any machine is used", in_danger=True)
+            return self._any_machine("it has passed, so any machine is used")
         if self._work_h is None:
             cause = "its pace is not known before the first 2 % of progress, so any machine is used"
             return self._any_machine(f"{cause}; resources.expected_hours would say it before")
@@ -120,25 +121,39 @@ class _Decision:
         if self._price is None or not offers:
             cause = "its pool has no choice between spot and on demand"
             return self._any_machine(f"{cause}, so the deadline is only watched")
-        place = self._place()
-        work = DeadlineWork(self._left_h, self._work_h, self._restart_h, _DECISION_H, place)
+        work = self._work(self._work_h)
         choice = choose(work, offers)
-        moving = self._moving(choice)
-        return DeadlineDecision(
-            self._job.job_id, self._job.experiment_id, choice.way,
-            f"{self._numbers()}; {self._why(choice, place)}{self._warning()}",
-            self._now + LOOK_S, choice.offer, self._is_in_danger(place), moving, choice.is_last_chance,
-            self._job.queued, self._machine_ids,
+        expected = outlook(self._job.state, work, choice, offers)
+        sentence = f"{self._numbers()}; {self._why(choice, work.place)}"
+        return replace(
+            self._decision(sentence, expected), way=choice.way, first_offer=choice.offer,
+            moving=self._moving(choice), is_urgent=choice.is_last_chance,
         )  # fmt: skip
 
-    def _any_machine(self, cause: str, *, in_danger: bool = False) -> DeadlineDecision:
-        in_danger = in_danger or self._is_in_danger(self._place())
-        warning = "" if self._left_h <= 0 else self._warning()
-        sentence = f"{self._numbers()}; {cause}{warning}"
+    def _any_machine(self, cause: str) -> DeadlineDecision:
+        expected = Outlook(DeadlineState.ON_TRACK)
+        if self._left_h <= 0:
+            expected = Outlook(DeadlineState.MISSED)
+        elif self._work_h is not None:
+            expected = outlook(self._job.state, self._work(self._work_h), None, ())
+        return self._decision(f"{self._numbers()}; {cause}", expected)
+
+    def _decision(self, sentence: str, expected: Outlook) -> DeadlineDecision:
+        """Return the decision for any machine."""
+        if expected.state is DeadlineState.IN_DANGER:
+            sentence += "; THE DEADLINE IS IN DANGER"
+        next_at = self._now + LOOK_S
+        if self._left_h > 0:
+            next_at = min(next_at, self._job.deadline)
+        end_at = None if expected.end_h is None else self._now + expected.end_h * 3600
         return DeadlineDecision(
-            self._job.job_id, self._job.experiment_id, None, sentence, self._now + LOOK_S,
-            in_danger=in_danger, queued=self._job.queued, machine_ids=self._machine_ids,
+            self._job.job_id, self._job.experiment_id, None, sentence, next_at, state=expected.state,
+            state_before=self._job.state, end_at=end_at, probability=expected.probability,
+            queued=self._job.queued, machine_ids=self._machine_ids,
         )  # fmt: skip
+
+    def _work(self, work_h: float) -> DeadlineWork:
+        return DeadlineWork(self._left_h, work_h, self._restart_h, _DECISION_H, self._place())
 
     def _spot_offers(self) -> list[SpotOffer]:
         """Return the spot offers that fit, are cheaper than a machine on demand, and are not excluded for long."""
@@ -212,12 +227,6 @@ class _Decision:
             and self._machines[run.machine_id].offer.capacity is capacity
         ]
 
-    def _is_in_danger(self, place: Place) -> bool:
-        if self._work_h is None:
-            return False
-        start_h = self._job.startup_h if place is NOWHERE else place.restart_left_h
-        return self._left_h < self._work_h + start_h
-
     def _numbers(self) -> str:
         when = datetime.fromtimestamp(self._job.deadline, timezone.utc).strftime(
             "%a %Y-%m-%d %H:%M UTC"
@@ -226,9 +235,6 @@ class _Decision:
             return f"deadline {when}"
         work = "" if self._work_h is None else f", about {self._work_h:.1f} h of work"
         return f"deadline {when}: {self._left_h:.1f} h left{work}"
-
-    def _warning(self) -> str:
-        return "; THE DEADLINE IS IN DANGER" if self._is_in_danger(self._place()) else ""
 
     def _why(self, choice: Choice, place: Place) -> str:
         slack_h = self._left_h - (self._work_h or 0.0)

@@ -76,6 +76,17 @@ def quoted(value: str) -> str:
 NUMBER_OF_TRIALS = "(SELECT n.trials FROM trial_counts n WHERE n.experiment_id = e.id)"
 _EXTERNAL_TRIAL = """coalesce((SELECT to_json(t.external_id)::text FROM trials t
     WHERE t.experiment_id = e.id AND t.external_id IS NOT NULL ORDER BY t.id LIMIT 1), 'null')"""
+# The deadline of experiment `e`, with the last decision about it. The end of the experiment decides its state at last.
+_DEADLINE = f"""coalesce((SELECT json_build_object(
+    'time', {time("d.deadline")},
+    'state', CASE WHEN e.ended_at <= d.deadline THEN 'MET' WHEN coalesce(e.ended_at, now()) > d.deadline THEN 'MISSED'
+        ELSE d.state END,
+    'choice', CASE WHEN e.ended_at IS NULL THEN d.way END,
+    'predictedEnd', CASE WHEN e.ended_at IS NULL THEN {time("d.end_at")} END,
+    'probability', CASE WHEN e.ended_at IS NULL THEN round(d.probability::numeric, 3) END,
+    'reason', CASE WHEN e.ended_at IS NULL THEN d.sentence ELSE '' END,
+    'decidedAt', {time("d.decided_at")})::text
+    FROM deadlines d WHERE d.experiment_id = e.id), 'null')"""
 _EXPERIMENT_FIELDS = fields(
     {
         "id": "e.id",
@@ -113,6 +124,7 @@ _EXPERIMENT_FIELDS = fields(
         "searcherType": _or_null("e.searcher_name", "to_json(e.searcher_name)::text"),
         "searcherMetric": "to_json(e.metric_name)",
         "hyperparameters": "coalesce(e.hyperparameters, 'null')",
+        "deadline": _DEADLINE,
     }
 )
 _CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', c.complete, ',"checkpointSize":"', c.size, '"')

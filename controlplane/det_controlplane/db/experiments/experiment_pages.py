@@ -82,6 +82,7 @@ _ONE = text(f"""
 # A changed row has the number of a later transaction, so that no change leaves all of these sums as they were.
 _REVISION = text("""
     SELECT e.state, concat_ws('-', e.id, e.xmin, j.xmin,
+        (SELECT d.xmin FROM deadlines d WHERE d.experiment_id = e.id),
         (SELECT concat(count(*), '.', sum(t.xmin::text::bigint)) FROM trials t WHERE t.experiment_id = e.id),
         (SELECT concat(count(*), '.', sum(a.xmin::text::bigint)) FROM allocations a WHERE a.job_id = e.job_id),
         (SELECT concat(count(*), '.', sum(c.xmin::text::bigint)) FROM checkpoints c WHERE c.experiment_id = e.id)) AS revision

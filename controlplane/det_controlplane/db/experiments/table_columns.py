@@ -82,6 +82,7 @@ EXPERIMENT_COLUMNS = {
     "checkpointCount": _filled_column(NUMBER, "k.complete"),
     "checkpointSize": _filled_column(NUMBER, "k.size"),
     "archived": column(TEXT, "e.archived::text"),
+    "deadline": column(DATE, "(SELECT d.deadline FROM deadlines d WHERE d.experiment_id = e.id)"),
     **_SHARED,
 }
 # Columns of trials t in addition.

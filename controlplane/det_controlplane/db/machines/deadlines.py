@@ -11,6 +11,7 @@ from det_controlplane.core.provision.deadline_model import (
     DeadlineDecision,
     DeadlineJob,
     DeadlineRun,
+    DeadlineState,
 )
 from det_controlplane.core.provision.work_left import LEAST_STARTUP_H, USUAL_STARTUP_H
 from det_controlplane.db import schema
@@ -19,7 +20,7 @@ from det_controlplane.db.engine.database import Tx, as_json
 _d = schema.deadlines.c
 # The work after the newest checkpoint of a trial is repeated if its machine is lost.
 _JOBS = text("""
-    SELECT d.experiment_id, e.job_id::text AS job_id, d.deadline, d.expected_h, coalesce(e.progress, 0) AS progress,
+    SELECT d.experiment_id, e.job_id::text AS job_id, d.deadline, d.expected_h, d.state, coalesce(e.progress, 0) AS progress,
         e.slots_per_trial AS slots, coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
         coalesce((SELECT sum(date_part('epoch', coalesce(a.ended_at, :now) - a.started_at)) FROM allocations a
             WHERE a.job_id = e.job_id AND a.started_at IS NOT NULL), 0) AS run_s,
@@ -69,18 +70,19 @@ _FREE = text("""
 
 
 class Deadline(NamedTuple):
-    """A deadline with the pool of its experiment, and the last sentence about it."""
+    """The last sentence about a deadline, and the pool of its experiment."""
 
-    deadline: datetime
     sentence: str
-    in_danger: bool
     pool: str
 
 
 _PUT = insert(schema.deadlines)
 _PUT = _PUT.on_conflict_do_update(
     index_elements=[_d.experiment_id],
-    set_={"deadline": _PUT.excluded.deadline, "expected_h": _PUT.excluded.expected_h},
+    # The outlook of the earlier deadline ends with it.
+    set_={
+        **{column.name: column for column in _PUT.excluded if not column.primary_key},
+    },
 )
 
 
@@ -98,7 +100,7 @@ def remove(tx: Tx, experiment_id: int) -> None:
 
 def of(tx: Tx, experiment_id: int) -> Deadline | None:
     e, j = schema.experiments, schema.jobs
-    query = select(_d.deadline, _d.sentence, _d.in_danger, j.c.pool).select_from(
+    query = select(_d.sentence, j.c.pool).select_from(
         schema.deadlines.join(e, e.c.id == _d.experiment_id).join(j, j.c.id == e.c.job_id)
     )
     row = tx.execute(query.where(_d.experiment_id == experiment_id)).first()
@@ -126,6 +128,7 @@ def _job(row: Any, usual_h: float) -> DeadlineJob:
     return DeadlineJob(
         row.job_id, row.experiment_id, row.deadline.timestamp(), row.slots, row.single_agent, row.progress,
         row.run_s / 3600, row.expected_h, row.unsaved_s / 3600, usual_h, queued, runs,
+        DeadlineState(row.state),
     )  # fmt: skip
 
 
@@ -133,7 +136,11 @@ def store(tx: Tx, decisions: Sequence[DeadlineDecision], now: datetime) -> set[s
     """Store decisions. Return the pools with allocations that may use other machines than before."""
     for decision in decisions:
         row = update(schema.deadlines).where(_d.experiment_id == decision.experiment_id)
-        values = {"sentence": decision.sentence, "in_danger": decision.in_danger}
+        end_at = decision.end_at and datetime.fromtimestamp(decision.end_at, now.tzinfo)
+        values = {
+            "sentence": decision.sentence, "way": decision.way and decision.way.value,
+            "state": decision.state.value, "end_at": end_at, "probability": decision.probability,
+        }  # fmt: skip
         tx.execute(row.values(**values, decided_at=now))
     rows = [
         {"id": id, "capacity": decision.capacity or None}

@@ -220,8 +220,13 @@ deadlines = Table(
     Column("deadline", Time, nullable=False),
     Column("expected_h", Double),  # the user's estimate of the whole work
     Column("sentence", Text, nullable=False, server_default=text("''")),
+    # Unused since `state`.
     Column("in_danger", Boolean, nullable=False, server_default=text("false")),
     Column("decided_at", Time),
+    Column("way", Text),  # WAIT, SPOT or ON_DEMAND; NULL: any machine
+    Column("state", Text, nullable=False, server_default=text("'ON_TRACK'")),
+    Column("end_at", Time),  # predicted
+    Column("probability", Double),  # of an end in time
 )
 
 # The search of an experiment is a fold over its events; `seq` is how many there are and guards every append.

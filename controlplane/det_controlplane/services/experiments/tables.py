@@ -36,7 +36,7 @@ _NAMES = {
     "description": "Description", "numTrials": "Trials", "progress": "Progress", "tags": "Tags",
     "forkedFrom": "Forked From", "searcherType": "Searcher", "searcherMetric": "Searcher Metric",
     "resourcePool": "Resource Pool", "user": "User", "externalExperimentId": "External Experiment ID",
-    "projectId": "Project ID", "parentArchived": "Parent Archived",
+    "projectId": "Project ID", "parentArchived": "Parent Archived", "deadline": "Deadline",
 }  # fmt: skip
 _TYPES = {"number": ColumnType.NUMBER, "array": ColumnType.ARRAY, "date": ColumnType.DATE}
 _OF_GROUPS = {"training": Location.TRAINING, "validation": Location.VALIDATIONS}

@@ -1,4 +1,4 @@
-"""Send webhooks for ended experiments, log lines, alerts of training code, and spent budgets."""
+"""Send webhooks for ended experiments, log lines, alerts of training code, spent budgets, and deadlines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from det_controlplane.core.config.moments import format_moment
 from det_controlplane.core.money.budget import (
     Budget,
     BudgetScope,
@@ -16,9 +17,10 @@ from det_controlplane.core.money.budget import (
 )
 from det_controlplane.core.patterns import matches
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.provision.deadline_model import DeadlineDecision, DeadlineState
 from det_controlplane.core.trials.stragglers import Straggler
 from det_controlplane.core.trials.stragglers import sentence as sentence_of_straggler
-from det_controlplane.core.webhooks import BUDGETS, STRAGGLERS, TriggerType
+from det_controlplane.core.webhooks import BUDGETS, DEADLINES, STRAGGLERS, TriggerType
 from det_controlplane.db.cluster import webhooks
 from det_controlplane.db.cluster.webhooks import LogTrigger
 from det_controlplane.db.engine.database import Tx
@@ -143,6 +145,34 @@ def queue_straggler_messages(
         subject=STRAGGLERS,
         data=data,
         more={"trial_id": trial_id},
+    )
+
+
+_DEADLINE_TITLES = {
+    DeadlineState.LAST_CHANCE: "uses machines on demand for its deadline",
+    DeadlineState.IN_DANGER: "will probably miss its deadline",
+    DeadlineState.MISSED: "has missed its deadline",
+}
+
+
+def queue_deadline_messages(tx: Tx, decision: DeadlineDecision, now: datetime) -> int:
+    """Send a message about a deadline in a worse state to the webhooks of its experiment."""
+    is_warning = decision.state is DeadlineState.LAST_CHANCE
+    end_at = decision.end_at and datetime.fromtimestamp(decision.end_at, now.tzinfo)
+    data = {
+        "custom_data": {
+            "title": f"Experiment {decision.experiment_id} {_DEADLINE_TITLES[decision.state]}",
+            "description": decision.sentence[0].upper() + decision.sentence[1:],
+            "level": "WARNING" if is_warning else "ERROR",
+        },
+        "deadline": {
+            "state": decision.state.value, "choice": decision.way and decision.way.value,
+            "predicted_end": format_moment(end_at) if end_at else None,
+            "probability": None if decision.probability is None else round(decision.probability, 3),
+        },
+    }  # fmt: skip
+    return webhooks.queue_messages(
+        tx, TriggerType.CUSTOM, decision.experiment_id, now, subject=DEADLINES, data=data
     )
 
 

@@ -3,6 +3,7 @@ import { metric, size, stateName } from "../lib/format.js";
 import { link } from "../lib/router.js";
 import { html } from "../lib/view.js";
 import { Progress, State } from "../parts/basic.js";
+import { DeadlineTime } from "../parts/deadline.js";
 import { Ago, Span } from "../parts/time.js";
 
 /** @typedef {import("../parts/table.js").Column} Column */
@@ -30,6 +31,7 @@ export const COLUMNS = {
   endTime: { name: "Ended", right: true, sort: "endTime", cell: (e) => html`<${Ago} at=${e.endTime} />` },
   duration: { name: "Duration", right: true, sort: "duration", cell: (e) => html`<${Span} from=${e.startTime} to=${e.endTime} />` },
   checkpointSize: { name: "Checkpoints", right: true, sort: "checkpointSize", cell: (e) => `${e.checkpointCount} · ${size(e.checkpointSize)}` },
+  deadline: { name: "Deadline", right: true, sort: "deadline", title: "Deadline, with the probability of an end in time", cell: (e) => e.deadline && html`<${DeadlineTime} of=${e.deadline} />` },
   forkedFrom: { name: "Forked from", right: true, sort: "forkedFrom", cell: (e) => e.forkedFrom && html`<a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>` },
 };
 

@@ -15,8 +15,9 @@ const LIVE_MS = 8_000;
 const [STATE, LOG, ALERT] = ["TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "TRIGGER_TYPE_TASK_LOG", "TRIGGER_TYPE_CUSTOM"];
 const BUDGETS = { triggerType: ALERT, condition: { subject: "budget" } };
 const STRAGGLERS = { triggerType: ALERT, condition: { subject: "straggler" } };
+const DEADLINES = { triggerType: ALERT, condition: { subject: "deadline" } };
 /** @type {Record<string, string>} */
-const SUBJECTS = { budget: "budgets", straggler: "slow ranks" };
+const SUBJECTS = { budget: "budgets", straggler: "slow ranks", deadline: "deadlines in danger" };
 const ALL = "0";
 
 /** @param {AbortSignal} signal */
@@ -107,12 +108,14 @@ function New({ places, onClose, onDone }) {
   const [alerts, setAlerts] = useState(false);
   const [budgets, setBudgets] = useState(false);
   const [stragglers, setStragglers] = useState(false);
+  const [deadlines, setDeadlines] = useState(false);
   const state = (/** @type {string} */ s) => ({ triggerType: STATE, condition: { state: s } });
   const triggers = [
     ...(completed ? [state("COMPLETED")] : []), ...(failed ? [state("ERROR")] : []),
     ...(regex ? [{ triggerType: LOG, condition: { regex } }] : []), ...(alerts && mode === "SPECIFIC" ? [{ triggerType: ALERT, condition: {} }] : []),
     ...(budgets ? [BUDGETS] : []),
     ...(stragglers ? [STRAGGLERS] : []),
+    ...(deadlines ? [DEADLINES] : []),
   ];
   const act = async () => {
     await post("/api/v1/webhooks", { name, url: url.trim(), webhookType: `WEBHOOK_TYPE_${form}`, mode: `WEBHOOK_MODE_${mode}`, workspaceId: Number(place), triggers });
@@ -132,6 +135,7 @@ function New({ places, onClose, onDone }) {
         ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="Raised by training code" value=${alerts} set=${setAlerts} />`}
         <${Tick} label="Budgets" hint="For the workspace and its experiments, at 80 % and 100 %" value=${budgets} set=${setBudgets} />
         <${Tick} label="Slow ranks" hint="When a rank of a trial is slower than the others" value=${stragglers} set=${setStragglers} />
+        <${Tick} label="Deadlines" hint="At the last chance, in danger and missed" value=${deadlines} set=${setDeadlines} />
         <${Line} label="Log lines matching" hint="Regex. Leave empty for none." value=${regex} set=${setRegex} />
       </fieldset>
     <//>

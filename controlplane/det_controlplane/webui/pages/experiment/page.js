@@ -11,6 +11,7 @@ import { mainReason, toldOf } from "../../lib/why.js";
 import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
 import { Bones, Button, FailureDetails, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
+import { deadlineFigure } from "../../parts/deadline.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
 import { Span } from "../../parts/time.js";
 
@@ -99,7 +100,9 @@ function Summary({ e, job, tab }) {
       ["Progress", e.progress === null ? "–" : `${Math.round(e.progress * 100)} %`, e.progress !== null && html`<${Progress} value=${e.progress} />`],
       ["Duration", html`<${Span} from=${e.startTime} to=${e.endTime} />`, active ? "so far" : undefined],
       ["Cost", money(told.data?.cost?.costUsd), told.data?.cost?.slotHours ? `${metric(told.data.cost.slotHours)} slot hours` : "no rented machines"],
+      ...(e.deadline ? [deadlineFigure(e.deadline)] : []),
     ]} />
+    ${e.deadline?.reason && !said.includes(e.deadline.reason) && html`<p class="soft small">${e.deadline.reason}.</p>`}
   `;
 }
 
