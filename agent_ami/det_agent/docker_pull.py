@@ -1,12 +1,17 @@
 """Pull an image and log its progress in a few lines."""
 
+import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from det_controlplane.core.agent_protocol import ContainerSpec
 from docker.errors import APIError, DockerException, ImageNotFound
 
+from det_agent import parallel_pull
+from det_agent.registry_reader import Unsuitable
 from det_agent.runtime import NoRoom, Say, StartFailed
 
 PROGRESS_EVERY_S = 5.0
@@ -17,6 +22,8 @@ _OF_THE_DISK = (
     "input/output error",
     "read-only file system",
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Progress:
@@ -54,14 +61,38 @@ def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[]
         return
     say(f"Pulling image {spec.image}")
     start = time.monotonic()
-    try:
-        events = api.pull(
-            _add_tag(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
-        )
-        _follow(events, spec.image, say, cancelled)
-    except DockerException as e:
-        raise _pull_failure(spec.image, _message_of(e)) from e
+    with _layers_over_several_connections(api, spec, say, cancelled):
+        try:
+            events = api.pull(
+                _add_tag(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
+            )
+            _follow(events, spec.image, say, cancelled)
+        except DockerException as e:
+            raise _pull_failure(spec.image, _message_of(e)) from e
     say(f"Pulled image {spec.image} in {time.monotonic() - start:.1f} s")
+
+
+@contextmanager
+def _layers_over_several_connections(
+    api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]
+) -> Iterator[None]:
+    """Pull large layers over several connections first. The pull inside of this context does the rest, or all of it."""
+    name = ""
+    try:
+        try:
+            with parallel_pull.served(api, _add_tag(spec.image), _credentials(spec)) as name:
+                _follow(api.pull(name, stream=True, decode=True), spec.image, say, cancelled)
+        except (Unsuitable, OSError, ValueError, KeyError, DockerException) as e:
+            _log.info("the engine pulls %s over one connection a layer: %s", spec.image, e)
+        except StartFailed as e:
+            if e.failure == "aborted":
+                raise
+            _log.warning("the engine pulls %s over one connection a layer: %s", spec.image, e)
+        yield
+    finally:
+        if name:
+            with contextlib.suppress(DockerException, OSError):
+                api.remove_image(name, noprune=True)
 
 
 def _follow(

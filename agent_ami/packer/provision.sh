@@ -24,6 +24,15 @@ engine=(docker.io)
 command -v docker > /dev/null && engine=() # AWS's images have Docker's own package, which Debian's would push out
 apt install -qy --no-install-recommends "${engine[@]}" iptables chrony python3 python3-venv curl gpg
 
+step "a faster program that unpacks images"
+# Docker unpacks layers with the program unpigz if there is one, and else by itself. igzip needs less CPU time than both.
+if apt install -qy --no-install-recommends isal; then
+    printf '#!/bin/sh\nexec igzip "$@"\n' > /usr/local/bin/unpigz
+    chmod 755 /usr/local/bin/unpigz
+else
+    step "no package isal: Docker unpacks images by itself"
+fi
+
 if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
     step "NVIDIA container toolkit"
     curl -fsSL --retry 5 https://nvidia.github.io/libnvidia-container/gpgkey |

@@ -122,7 +122,9 @@ def test_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
 
 
 class Engine:
-    """An engine without an image, and with a pull that ends with an error."""
+    """An engine on another machine, without an image, and with a pull that ends with an error."""
+
+    base_url = "http://10.0.0.1:2375"
 
     def __init__(self, words: str) -> None:
         self._words = words

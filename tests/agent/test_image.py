@@ -21,6 +21,7 @@ PROGRAMS = ("docker", "apt-get", "nvidia-ctk", "snap")
 CHANGED = (
     "/etc/apt/apt.conf.d/99determined",
     "/etc/systemd/journald.conf.d/determined.conf",
+    "/usr/local/bin/unpigz",
     "/etc/systemd/system/determined-scratch.service",
     "/etc/systemd/system/determined-block-metadata.service",
     "/etc/systemd/system/det-agent.service",
@@ -97,6 +98,8 @@ def test_machine_of_the_image_boots_without_installing(tmp_path: Path) -> None:
             assert "docker pull -q two" in calls
             assert [c for c in calls if c.startswith("apt-get") and "chrony" in c]
             assert not [c for c in calls if c.startswith("apt-get") and "docker.io" in c]
+            assert [c for c in calls if c.startswith("apt-get") and c.endswith(" isal")]
+            assert "igzip" in machine.shell("cat /usr/local/bin/unpigz").stdout
             assert "snap refresh --hold" in calls
             for path in CHANGED:
                 assert machine.shell(f"test -s {path}").returncode == 0, path
