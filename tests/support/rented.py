@@ -82,14 +82,18 @@ class MachineAgent:
         deadline: str | None = None,
         out_of_service: str = "",
         unsent: bool = False,
+        failure: str = "",
     ) -> list[Any]:
-        """Start ordered containers and report running ones. `exits` ends them, and `leaving` sends a `notice`."""
+        """Start ordered containers and report running ones. `exits` ends them, and `leaving` sends a `notice`.
+
+        `failure` is the kind of failure by which containers in `exits` ended, if the agent is the cause."""
         self.seq += 1
         reports = []
         for id, order in self.running.items():
             report = {"id": id, "epoch": order["epoch"], "state": "running"}
             if exits and id in exits:
                 report |= {"state": "terminated", "exit_code": exits[id]}
+                report |= {"failure": failure} if failure else {}
             reports.append(report)
         signals = [{"kind": notice, "deadline": deadline}] if leaving else []
         body = {

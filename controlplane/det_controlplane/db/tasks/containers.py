@@ -111,7 +111,7 @@ _ASKABLE = _ON_AGENT.join(schema.allocations).where(
 )
 _i = schema.instances.c
 _AGENTS_TO_ASK = (
-    select(_c.agent_id)
+    select(_c.agent_id, _i.reason)
     .distinct()
     .select_from(
         schema.containers.join(schema.allocations).join(
@@ -179,11 +179,11 @@ def allocations_to_ask(tx: Tx, agent_id: str, until: datetime | None) -> list[st
     return list(tx.execute(_ASKABLE, {"agent_id": agent_id, "until": until}).scalars())
 
 
-def agents_to_ask(tx: Tx, kept: str) -> list[str]:
-    """Return agents of rented machines that drain, with work that was not asked to leave.
+def agents_to_ask(tx: Tx, kept: str) -> list[tuple[str, str]]:
+    """Return agents of rented machines that drain, with work that was not asked to leave, and the reasons.
 
     On machines that drain for the reason `kept` work comes to its end."""
-    return list(tx.execute(_AGENTS_TO_ASK, {"kept": kept}).scalars())
+    return [(r.agent_id, r.reason) for r in tx.execute(_AGENTS_TO_ASK, {"kept": kept}).all()]
 
 
 def report(tx: Tx, values: Mapping[str, Any]) -> bool:

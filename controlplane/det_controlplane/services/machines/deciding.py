@@ -92,9 +92,9 @@ def _stop_work_on_draining_agents(ctx: Context) -> None:
     """Request the stop of work on draining machines. The process that decided the drain may have died before it did."""
     with ctx.db.autocommit() as tx:
         # A pool that stopped renting has no machine to move the work to.
-        agent_ids = containers.agents_to_ask(tx, kept=_LEFT_OVER)
-    for agent in agent_ids:
-        stopping.stop_all_on_agent(ctx, agent)
+        draining_agents = containers.agents_to_ask(tx, kept=_LEFT_OVER)
+    for agent, reason in draining_agents:
+        stopping.stop_all_on_agent(ctx, agent, why=reason)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
