@@ -3,9 +3,8 @@
 import json
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 from det_controlplane.core.provision.model import RefusalKind
-from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.core.provision.offers import Capacity
 from det_controlplane.ports.compute import (
-    CloudMachine,
-    Compute,
     LaunchOutcome,
-    Place,
     Refusal,
     Unreachable,
 )
@@ -38,77 +34,10 @@ from det_provisioner_aws import fleets
 from det_provisioner_aws.ec2 import Ec2Compute
 from moto.ec2 import ec2_backends
 
-from tests.support.fake_ec2 import ACCOUNT, DENIAL, FAILURES, Failure, Wire
+from tests.support.fake_ec2 import ACCOUNT, DENIAL, Failure
+from tests.support.on_ec2 import REGION, OnEc2
 
 ROOT = Path(__file__).resolve().parents[2]
-REGION = "us-west-2"
-
-
-@pytest.fixture(scope="module")
-def client(moto_url: str) -> Any:
-    return boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
-
-
-@pytest.fixture(scope="module")
-def compute(moto_url: str) -> Ec2Compute:
-    """Return a shared object, because creating boto3 clients takes most of a second."""
-    return Ec2Compute(moto_url, page_size=5)
-
-
-@pytest.fixture(scope="module")
-def image(client: Any) -> str:
-    """Return an image of moto. Loading moto's image list takes seconds once."""
-    return str(client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
-
-
-@dataclass
-class OnEc2:
-    """EC2, simulated by moto, for the contract."""
-
-    compute: Compute
-    wire: Wire
-    client: Any
-    place: Place
-    more_than_a_page: int = 7  # a page has five machines
-
-    def offers(self, capacity: Capacity) -> tuple[Offer, ...]:
-        return tuple(
-            Offer("aws", REGION, f"{REGION}a", name, capacity, 1, Decimal(price))
-            for name, price in (("g5.xlarge", 1), ("g5.2xlarge", 2))
-        )
-
-    def refuse(self, offer: Offer, kind: RefusalKind) -> None:
-        self.wire.failures[offer.machine_type, offer.capacity.value] = FAILURES[kind]
-
-    def allow(self) -> None:
-        self.wire.failures.clear()
-
-    def lose_next_answer(self) -> None:
-        self.wire.loses_launch = True
-
-    def disconnect(self) -> None:
-        self.wire.connected = False
-
-    def reclaim(self, machine: CloudMachine) -> None:
-        self.client.terminate_instances(InstanceIds=[machine.cloud_id])
-        reason = ec2_backends[ACCOUNT][REGION].get_instance(machine.cloud_id).state_reason
-        reason.code, reason.message = "Server.SpotInstanceTermination", "Spot instance termination"
-
-    def print_on_console(self, machine: CloudMachine, text: str) -> None:
-        self.wire.consoles[machine.cloud_id] = text
-
-    def add_stranger(self) -> None:
-        self.client.run_instances(
-            ImageId=self.place.settings["image_id"], MinCount=1, MaxCount=1, ClientToken="stranger"
-        )
-
-
-@pytest.fixture
-def ec2(compute: Ec2Compute, client: Any, image: str, monkeypatch: pytest.MonkeyPatch) -> OnEc2:
-    ec2_backends[ACCOUNT][REGION].reservations.clear()
-    wire = Wire()
-    wire.install(monkeypatch)
-    return OnEc2(compute, wire, client, Place(REGION, {"image_id": image}))
 
 
 class TestEc2(ComputeContract):
@@ -247,49 +176,6 @@ def test_machines_use_the_placement_group_of_their_section(ec2: OnEc2) -> None:
     launch(ec2, {"placement_group": "near"})
     (request,) = ec2.wire.sent("RunInstances")
     assert request["Placement.GroupName"] == "near"
-
-
-def forget_groups(ec2: OnEc2) -> None:
-    """Let the provisioner forget the placement groups that it created, as in another process."""
-    provisioner: Any = ec2.compute
-    provisioner._groups.clear()
-
-
-def test_automatic_placement_groups_are_created_once_for_each_zone(ec2: OnEc2) -> None:
-    settings = {**ec2.place.settings, "placement_group": "auto"}
-    (first, *_) = ec2.offers(Capacity.ON_DEMAND)
-    forget_groups(ec2)
-    for _ in range(2):
-        outcome = ec2.compute.launch(launch_request(ec2, [first], settings=settings))
-        assert outcome.machine is not None
-    (created,) = ec2.wire.sent("CreatePlacementGroup")
-    assert created["Strategy"] == "cluster"
-    requests = ec2.wire.sent("RunInstances")
-    assert {t["Placement.GroupName"] for t in requests} == {created["GroupName"]}
-    assert created["GroupName"].endswith(f"-{first.zone}")
-    tags = {created[f"TagSpecification.1.Tag.{n}.Key"] for n in range(1, 5)}
-    assert "determined-cluster" in tags
-
-
-def test_a_deleted_placement_group_is_created_again(ec2: OnEc2) -> None:
-    settings = {**ec2.place.settings, "placement_group": "auto"}
-    for launches in (1, 2):
-        request = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
-        assert ec2.compute.launch(request).machine is not None
-        ec2.wire._groups.clear()
-        assert len(ec2.wire.sent("CreatePlacementGroup")) >= launches
-
-
-def test_another_process_may_have_created_the_placement_group(ec2: OnEc2) -> None:
-    settings = {**ec2.place.settings, "placement_group": "auto"}
-    request = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
-    first = ec2.compute.launch(request)
-    forget_groups(ec2)
-    later = launch_request(ec2, ec2.offers(Capacity.ON_DEMAND)[:1], settings=settings)
-    second = ec2.compute.launch(later)
-    assert first.machine is not None
-    assert second.machine is not None
-    assert first.machine.cloud_id != second.machine.cloud_id
 
 
 def test_each_interface_has_its_own_card(ec2: OnEc2) -> None:

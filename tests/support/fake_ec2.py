@@ -1,4 +1,8 @@
-"""EC2 by moto with fixed gaps: tokens, refusals, errors of fleets, consoles and lost answers."""
+"""EC2 by moto with fixed gaps: tokens, refusals, errors of fleets, consoles, placement groups and lost answers.
+
+Placement groups are simulated here, because moto has none. The fake leaves out that a group
+stays in the zone of its first machine, and that machines of other clients keep a group in use.
+"""
 
 import base64
 import re
@@ -15,6 +19,7 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity
+from moto.ec2 import ec2_backends
 
 ACCOUNT = "123456789012"
 DENIAL = (
@@ -69,14 +74,19 @@ class Wire:
     """A layer between boto3 and moto that answers like EC2 if moto does not."""
 
     connected: bool = True
+    region: str = "us-west-2"
     loses_launch: bool = False
     failures: dict[tuple[str, str], Failure] = field(default_factory=dict)  # by type and capacity
+    full_zones: dict[str, Failure] = field(default_factory=dict)  # zones of subnets
     failing_actions: dict[str, Failure] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)  # by action, given in place of moto's
     consoles: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, Parameters]] = field(default_factory=list)
     _ended: set[str] = field(default_factory=set)
-    _groups: set[str] = field(default_factory=set)  # placement groups that were created
+    groups: dict[str, str] = field(default_factory=dict)  # placement groups with their clusters
+    most_in_group: int = 1000  # the machines for which a group has room
+    most_groups: int = 500  # the quota of the account in a region
+    _members: dict[str, str] = field(default_factory=dict)  # machines with their groups
     _launching: threading.Lock = field(default_factory=threading.Lock)
     _by_token: dict[str, tuple[Parameters, bytes]] = field(default_factory=dict)
 
@@ -115,11 +125,8 @@ class Wire:
             request.headers["Content-Length"] = str(len(request.body))
             return send(session, request)
 
-        if action == "CreatePlacementGroup":  # moto does not know it
-            return self._create_group(parameters["GroupName"])
-        group = parameters.get("Placement.GroupName", "")
-        if group.startswith("determined-") and group not in self._groups:
-            return _failed(Failure("InvalidPlacementGroup.Unknown", f"{group} is unknown"))
+        if action.endswith(("PlacementGroup", "PlacementGroups")):
+            return self._change_groups(action, parameters)
         if action in ("RunInstances", "CreateFleet"):
             return self._launch(action, parameters, on)
         if action == "TerminateInstances":
@@ -127,16 +134,73 @@ class Wire:
         answer = on(parameters)
         if action == "GetConsoleOutput" and answer.status_code == 200:
             return self._console(parameters["InstanceId"])
+        if action == "DescribeInstances" and self._members:
+            return _answer(answer.status_code, self._with_groups(answer.content))
         return answer
 
-    def _create_group(self, name: str) -> AWSResponse:
-        if name in self._groups:
-            return _failed(Failure("InvalidPlacementGroup.Duplicate", f"{name} already exists"))
-        self._groups.add(name)
-        return _answer(
-            200,
-            b"<CreatePlacementGroupResponse><return>true</return></CreatePlacementGroupResponse>",
+    def _with_groups(self, content: bytes) -> bytes:
+        """Add the placement groups of machines to a description."""
+        before, *parts = content.split(b"<instanceId>")
+        for number, part in enumerate(parts):
+            group = self._members.get(part.partition(b"<")[0].decode())
+            if group:
+                before_placement, _, after = part.partition(b"<placement>")
+                after = re.sub(rb"<groupName */>|<groupName></groupName>", b"", after, count=1)
+                tag = f"<placement><groupName>{group}</groupName>".encode()
+                parts[number] = before_placement + tag + after
+        return b"<instanceId>".join([before, *parts])
+
+    def _change_groups(self, action: str, parameters: Parameters) -> AWSResponse:
+        """Answer calls about placement groups, which moto does not know."""
+        name = parameters.get("GroupName", "")
+        content = "<return>true</return>"
+        if action == "CreatePlacementGroup":
+            if name in self.groups:
+                return _failed(Failure("InvalidPlacementGroup.Duplicate", f"{name} already exists"))
+            if len(self.groups) >= self.most_groups:
+                message = "You have reached the maximum number of Placement Groups"
+                return _failed(Failure("PlacementGroupLimitExceeded", message))
+            self.groups[name] = _tags(parameters).get("determined-cluster", "")
+        elif action == "DeletePlacementGroup":
+            if name not in self.groups:
+                return _failed(Failure("InvalidPlacementGroup.Unknown", f"{name} is unknown"))
+            if any(i not in self._ended for i, group in self._members.items() if group == name):
+                return _failed(Failure("InvalidPlacementGroup.InUse", f"{name} is in use"))
+            del self.groups[name]
+        else:
+            cluster = parameters["Filter.1.Value.1"]
+            names = [n for n, owner in self.groups.items() if owner == cluster]
+            items = "".join(f"<item><groupName>{n}</groupName></item>" for n in names)
+            content = f"<placementGroupSet>{items}</placementGroupSet>"
+        return _answer(200, f"<{action}Response>{content}</{action}Response>".encode())
+
+    def _zone(self, parameters: Parameters) -> str:
+        """Return the zone of the subnet in which a machine is launched."""
+        subnet = parameters.get("NetworkInterface.1.SubnetId", "")
+        backend = ec2_backends[ACCOUNT][self.region]
+        return (
+            next((s.availability_zone for s in backend.describe_subnets([subnet])), "")
+            if subnet and self.full_zones
+            else ""
         )
+
+    def _group_failure(self, parameters: Parameters) -> Failure | None:
+        """Return why EC2 launches no machine in a placement group of the cluster."""
+        group = parameters.get("Placement.GroupName", "")
+        machine_type = parameters.get("InstanceType", "")
+        if not group.startswith("determined-"):
+            return None
+        if group not in self.groups:
+            return Failure("InvalidPlacementGroup.Unknown", f"{group} is unknown")
+        if machine_type.startswith(("t2.", "t3.", "t4g.")):
+            message = (
+                f"Cluster placement groups are not supported by the '{machine_type}' instance type."
+            )
+            return Failure("InvalidParameterCombination", message)
+        running = [i for i, g in self._members.items() if g == group and i not in self._ended]
+        if len(running) >= self.most_in_group:
+            return Failure("InsufficientInstanceCapacity", "We have no capacity in the group", 500)
+        return None
 
     def _carry_json(self, request: AWSPreparedRequest, body: bytes) -> AWSResponse | None:
         """Answer a service that speaks JSON, where the test says what."""
@@ -182,7 +246,15 @@ class Wire:
         if len(base64.b64decode(parameters.get("UserData", ""))) > 16_384:
             message = "User data is limited to 16384 bytes"
             failure = Failure("InvalidParameterValue", message)
-        return _failed(failure) if failure else on(parameters)
+        failure = failure or self.full_zones.get(self._zone(parameters))
+        failure = failure or self._group_failure(parameters)
+        if failure:
+            return _failed(failure)
+        answer = on(parameters)
+        started = re.search(rb"<instanceId>(i-\w+)</instanceId>", answer.content)
+        if started and "Placement.GroupName" in parameters:
+            self._members[started[1].decode()] = parameters["Placement.GroupName"]
+        return answer
 
     def _fleet(
         self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
@@ -229,6 +301,13 @@ class Wire:
         content = f"<instanceId>{instance_id}</instanceId>{output_xml}"
         tag = "GetConsoleOutputResponse"
         return _answer(200, f"<{tag}>{content}</{tag}>".encode())
+
+
+def _tags(parameters: Parameters) -> dict[str, str]:
+    """Return the tags of the first tag specification."""
+    prefix = "TagSpecification.1.Tag."
+    keys = {n: v for n, v in parameters.items() if n.startswith(prefix) and n.endswith(".Key")}
+    return {key: parameters[f"{name[:-4]}.Value"] for name, key in keys.items()}
 
 
 _OVERRIDE = re.compile(r"LaunchTemplateConfigs\.1\.Overrides\.(\d+)\.(\w+)")

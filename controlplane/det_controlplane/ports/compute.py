@@ -1,12 +1,13 @@
 """Machines of a cloud, their types and prices. Calls do not wait until a machine runs and return refusals as values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from det_controlplane.core.provision.gang import Gang
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import TypeZones, WantedType
@@ -29,6 +30,7 @@ class CloudMachine:
     pool: str = ""
     ended_because: str = ""  # the cloud's reason, if the machine does not run any more
     taken_back: bool = False  # the cloud ended it because it needed the capacity
+    group: str = ""  # the placement group or compact placement policy that it is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class LaunchRequest:
     offers: tuple[Offer, ...]
     settings: Mapping[str, Any]  # the pool's section for the provider
     user_data: str
+    gang: Gang | None = None  # the gang that needs the machine
 
     @property
     def token(self) -> str:
@@ -68,6 +71,7 @@ class LaunchOutcome:
 
     machine: CloudMachine | None
     refusals: tuple[Refusal, ...] = ()
+    outside_group: str = ""  # why a machine of a gang is in no placement group
 
     def refusals_of(self, offers: Sequence[Offer]) -> tuple[Refusal, ...]:
         """Return the refusals. Without a machine, an offer for any zone counts as refused if one of its zones was."""
@@ -114,6 +118,12 @@ class Compute(Protocol):
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         """Return the last lines of a machine's console, or '' if there are none."""
+        ...
+
+    def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
+        """Delete the placement groups that the cluster created in a place, except those in use.
+
+        Return False if some could not be deleted yet. Raises Unreachable."""
         ...
 
 

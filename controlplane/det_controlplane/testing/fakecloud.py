@@ -5,17 +5,19 @@
     cloud.launch(request)
     cloud.reclaim(machine_id, notice_s=120)
 
-Machines boot, stop and vanish as `now` passes: nothing runs in the background.
+Machines boot, stop and vanish as `now` passes: nothing runs in the background. A gang's placement group is in one zone
+and has room for `most_in_group` machines; types without support for groups are not simulated.
 """
 
 import random
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Protocol, TypeVar
 
+from det_controlplane.core.provision.gang import Gang
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.ports.compute import (
@@ -78,6 +80,7 @@ class RentedMachine:
     stopped: bool = False
     ended_because: str = ""
     console: str = ""
+    group: str = ""  # its placement group
 
     def state(self, now: float) -> CloudState:
         if now >= self.ends_at:
@@ -106,6 +109,9 @@ class FakeCloud:
     faults: CloudFaults = CloudFaults()
     now: Callable[[], float] = lambda: 0.0
     most_machines: int | None = None  # the quota of each region
+    most_in_group: int | None = None  # the machines for which a placement group has room
+    most_in_zone: int | None = None  # the machines for which a zone has room
+    groups: set[str] = field(default_factory=set)  # placement groups that exist, of all regions
     boot_s: float = 60.0
     spells: SpotSpells | None = (
         None  # instead of the faults `stockout` and `reclaims_per_hour` of spot machines
@@ -137,6 +143,16 @@ class FakeCloud:
     def console(self, machine: CloudMachine, place: Place) -> str:
         rented = self.find(machine.cloud_id)
         return rented.console if rented else ""
+
+    def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
+        return self._call(lambda: self._delete_groups(in_use))
+
+    def _delete_groups(self, in_use: Collection[str]) -> bool:
+        """Delete groups. A group with a machine stays, also if that machine is ending."""
+        unused = self.groups - set(in_use)
+        busy = {machine.group for machine in self.alive()}
+        self.groups -= unused - busy
+        return not unused & busy
 
     def refuse(
         self, scope: Scope, kind: RefusalKind, sentence: str = "", hint: tuple[str, ...] = ()
@@ -211,13 +227,32 @@ class FakeCloud:
             region = Scope(self.provider, request.offers[0].region)
             return LaunchOutcome(None, (_refusal(RefusalKind.RETRYABLE, region),))
         refusals: list[Refusal] = []
+        outside_group = ""
         for offer in request.offers:
             refusal = self._refusal(offer)
+            if refusal is None and request.gang and not request.gang.avoids_group:
+                group = self._group(request.gang, offer)
+                if self._has_room(group):
+                    machine = self._rent(request, offer, group)
+                    return LaunchOutcome(self._shown(machine), tuple(refusals))
+                outside_group = "there is not enough capacity in the group"
+                if request.gang.is_strict:
+                    refusal = _refusal(RefusalKind.NO_CAPACITY, Scope.of(offer))
             if refusal is None:
                 machine = self._rent(request, offer)
-                return LaunchOutcome(self._shown(machine), tuple(refusals))
+                return LaunchOutcome(self._shown(machine), tuple(refusals), outside_group)
             refusals.append(refusal)
         return LaunchOutcome(None, tuple(refusals))
+
+    def _group(self, gang: Gang, offer: Offer) -> str:
+        """Return the placement group of a gang in a zone, which exists from now on."""
+        group = f"group-{gang.id}-{offer.zone or offer.region + 'a'}"
+        self.groups.add(group)
+        return group
+
+    def _has_room(self, group: str) -> bool:
+        in_group = sum(machine.group == group for machine in self.alive())
+        return self.most_in_group is None or in_group < self.most_in_group
 
     def _refusal(self, offer: Offer) -> Refusal | None:
         planned_refusal = next((r for r in self._refused if r.scope.covers(offer)), None)
@@ -227,7 +262,9 @@ class FakeCloud:
         if self.most_machines is not None and in_region >= self.most_machines:
             scope = Scope(self.provider, offer.region, capacity=offer.capacity.value)
             return _refusal(RefusalKind.QUOTA, scope)
-        if self._lacks(offer):
+        in_zone = sum(m.zone == (offer.zone or f"{offer.region}a") for m in self.alive())
+        is_full = self.most_in_zone is not None and in_zone >= self.most_in_zone
+        if is_full or self._lacks(offer):
             refusal = _refusal(RefusalKind.NO_CAPACITY, Scope.of(offer))
             return replace(refusal, hint=self._zones_with_room(offer))
         return None
@@ -247,7 +284,7 @@ class FakeCloud:
         zone = offer.zone[:-1] + ("b" if offer.zone[-1] == "a" else "a")
         return () if self._lacks(replace(offer, zone=zone)) else (zone,)
 
-    def _rent(self, request: LaunchRequest, offer: Offer) -> RentedMachine:
+    def _rent(self, request: LaunchRequest, offer: Offer, group: str = "") -> RentedMachine:
         now, faults, draw = self.now(), self.faults, self._random
         slow = draw.uniform(5, 25) if self._happens(faults.slow_boot) else draw.uniform(0.8, 1.5)
         machine = RentedMachine(
@@ -259,6 +296,7 @@ class FakeCloud:
             boots_at=now + self.boot_s * slow,
             listed_from=now + (draw.uniform(1, 30) if self._happens(faults.listed_late) else 0.0),
             boots_dead=self._happens(faults.dead_boot),
+            group=group,
         )
         if offer.capacity is Capacity.SPOT and (self.spells or faults.reclaims_per_hour > 0):
             if self.spells is not None:
@@ -306,6 +344,7 @@ class FakeCloud:
             pool=machine.request.pool,
             ended_because=because,
             taken_back=because == _RECLAIMED,
+            group=machine.group,
         )
 
     def _existing(self, cloud_id: str) -> RentedMachine:

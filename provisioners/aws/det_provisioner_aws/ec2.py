@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import (
@@ -30,22 +31,16 @@ from det_controlplane.ports.compute import (
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.errors import AwsError, place_refusal
 from det_provisioner_aws.fleets import Failure, Fleets, explain
+from det_provisioner_aws.groups import Attempt, PlacementGroups, attempts, is_unknown_group
 from det_provisioner_aws.machines import machine_of
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
     LAUNCH_TAG,
-    group_parameters,
     launch_parameters,
     run_parameters,
 )
 from det_provisioner_aws.places import Places, Target, choices
-from det_provisioner_aws.settings import (
-    AUTOMATIC_GROUP,
-    PROVIDER,
-    AwsSettings,
-    BadSettings,
-    read_settings,
-)
+from det_provisioner_aws.settings import PROVIDER, AwsSettings, BadSettings, read_settings
 
 CONSOLE_CHARACTERS = 20_000
 _BATCH = 100
@@ -73,7 +68,7 @@ class Ec2Compute:
         self._places = Places(self._clients)
         self._fleets = Fleets(self._clients)
         self._page_size = page_size
-        self._groups: set[tuple[str, str]] = set()  # placement groups that exist
+        self._groups = PlacementGroups(self._clients)
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
         region = request.offers[0].region
@@ -117,6 +112,14 @@ class Ec2Compute:
                         return ""
         return ""
 
+    def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
+        with _translated_errors("delete placement groups"):
+            try:
+                return self._groups.delete_unused(cluster_id, place.region, in_use)
+            except ClientError as e:
+                error = self._readable(AwsError.of(e.response), place.region)
+                raise Unreachable(place_refusal(error, place.region).sentence) from e
+
     def _find(self, request: LaunchRequest, region: str) -> LaunchOutcome | None:
         """Return the machine that an earlier call with this token launched. EC2's own tokens do not span offers."""
         machines = self._tagged(LAUNCH_TAG, request.token, region)
@@ -130,14 +133,18 @@ class Ec2Compute:
         targets, without_subnet = self._places.targets(region, settings, request.offers)
         failures = [Failure(o, o.zone, _no_subnet(o.zone or region)) for o in without_subnet]
         fleet_targets = choices(targets)
-        if len(fleet_targets) > 1 and not settings.is_exact:
+        outside_group = ""
+        if len(fleet_targets) > 1 and not settings.is_exact and request.gang is None:
             machine, new_failures = self._fleets.launch(request, settings, common, fleet_targets)
         else:
-            machine, new_failures = self._run_in_order(request, settings, common, targets)
+            machine, new_failures, outside_group = self._run_in_order(
+                request, settings, common, targets
+            )
         failures += [
             Failure(f.offer, f.zone, self._readable(f.error, region)) for f in new_failures
         ]
-        return explain(request.offers, failures, machine, targets)
+        outcome = explain(request.offers, failures, machine, targets)
+        return replace(outcome, outside_group=outside_group)
 
     def _run_in_order(
         self,
@@ -145,56 +152,62 @@ class Ec2Compute:
         settings: AwsSettings,
         common: dict[str, Any],
         targets: Sequence[Target],
-    ) -> tuple[CloudMachine | None, list[Failure]]:
-        """Try one target after another until EC2 launches a machine."""
-        failures: list[Failure] = []
-        for rank, target in enumerate(targets):
-            region = target.offer.region
-            token = f"{request.token}-{rank}"
-            parameters = run_parameters(common, request, settings, target, token)
+    ) -> tuple[CloudMachine | None, list[Failure], str]:
+        """Make one attempt after another until EC2 launches a machine. Return why it is in no group of its gang."""
+        failures: dict[Target, Failure] = {}
+        outside_group = ""
+        in_order = attempts(request, settings, targets)
+        for attempt in in_order:
+            target = attempt.target
             try:
-                answer = self._run(request, settings, target, parameters)
+                if attempt.group:
+                    self._groups.ensure(request, settings, attempt)
+                answer = self._run(common, request, settings, attempt)
             except ClientError as e:
                 error = _definite_error(e)
-                failures.append(Failure(target.offer, target.subnet.zone, error))
-                if error.kind in _FINAL:
+                failures[target] = Failure(target.offer, target.subnet.zone, error)
+                if attempt.group:
+                    outside_group = outside_group or f"{error.message} ({error.code})"
+                elif error.kind in _FINAL:
                     break
                 continue
-            return machine_of(answer["Instances"][0], region), failures
-        return None, failures
+            machine = machine_of(answer["Instances"][0], target.offer.region)
+            machine = replace(machine, group=attempt.group or machine.group)
+            failures.pop(target, None)
+            self._delete_groups_of_failures(in_order, attempt.group)
+            return machine, list(failures.values()), "" if attempt.group else outside_group
+        self._delete_groups_of_failures(in_order, "")
+        return None, list(failures.values()), ""
 
     def _run(
         self,
+        common: dict[str, Any],
         request: LaunchRequest,
         settings: AwsSettings,
-        target: Target,
-        parameters: dict[str, Any],
+        attempt: Attempt,
     ) -> Any:
-        ec2 = self._clients.acting("ec2", target.offer.region)
-        if settings.placement_group != AUTOMATIC_GROUP:
-            return ec2.run_instances(**parameters)
-        self._ensure_group(request, settings, target)
+        region = attempt.target.offer.region
+        token = f"{request.token}-{attempt.token_suffix}"
+        parameters = run_parameters(
+            common, request, settings, attempt.target, token, attempt.group
+        )  # fmt: skip
+        ec2 = self._clients.acting("ec2", region)
         try:
             return ec2.run_instances(**parameters)
         except ClientError as e:
-            if AwsError.of(e.response).code != "InvalidPlacementGroup.Unknown":
+            if not (attempt.group and is_unknown_group(AwsError.of(e.response))):
                 raise
-        self._groups.clear()  # it was deleted after this process created it
-        self._ensure_group(request, settings, target)
+        self._groups.forget(region, attempt.group)  # it was deleted after it was created
+        self._groups.ensure(request, settings, attempt)
         return ec2.run_instances(**parameters)
 
-    def _ensure_group(self, request: LaunchRequest, settings: AwsSettings, target: Target) -> None:
-        """Create the placement group of the pool and zone, unless it exists. Groups are free of charge."""
-        region, parameters = target.offer.region, group_parameters(request, settings, target)
-        group = region, parameters["GroupName"]
-        if group in self._groups:
-            return
-        try:
-            self._clients.acting("ec2", region).create_placement_group(**parameters)
-        except ClientError as e:
-            if AwsError.of(e.response).code != "InvalidPlacementGroup.Duplicate":
-                raise
-        self._groups.add(group)
+    def _delete_groups_of_failures(self, in_order: Sequence[Attempt], used: str) -> None:
+        """Delete groups without a machine. EC2 keeps the groups that other machines of the gang use."""
+        for attempt in in_order:
+            if attempt.group and attempt.group != used:
+                region = attempt.target.offer.region
+                if self._groups.exists(region, attempt.group):
+                    self._groups.delete(region, attempt.group)
 
     def _terminate(self, region: str, ids: list[str]) -> list[Refusal]:
         """Terminate machines of a region. EC2 rejects calls with an unknown id, so such ids are removed first."""

@@ -44,6 +44,7 @@ def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
         pool=tags.get(POOL_TAG, ""),
         ended_because=_ended_because(instance),
         taken_back=instance.get("StateReason", {}).get("Code", "") in _TAKEN_BACK,
+        group=instance.get("Placement", {}).get("GroupName", ""),
     )
 
 

@@ -9,7 +9,7 @@ from det_controlplane.core.provision.offers import Capacity
 from det_controlplane.ports.compute import LaunchRequest
 
 from det_provisioner_aws.places import Image, Target
-from det_provisioner_aws.settings import AUTOMATIC_GROUP, AwsSettings
+from det_provisioner_aws.settings import AwsSettings
 
 # Tags for finding machines. IAM policies may have conditions on the first.
 CLUSTER_TAG = "determined-cluster"
@@ -46,8 +46,8 @@ def launch_parameters(settings: AwsSettings, image: Image, *, has_gpus: bool) ->
     if settings.instance_profile:
         by = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
         common["IamInstanceProfile"] = {by: settings.instance_profile}
-    if settings.placement_group and settings.placement_group != AUTOMATIC_GROUP:
-        common["Placement"] = {"GroupName": settings.placement_group}
+    if settings.named_group:
+        common["Placement"] = {"GroupName": settings.named_group}
     if settings.capacity_reservation:
         reservation = {"CapacityReservationId": settings.capacity_reservation}
         common["CapacityReservationSpecification"] = {"CapacityReservationTarget": reservation}
@@ -55,9 +55,14 @@ def launch_parameters(settings: AwsSettings, image: Image, *, has_gpus: bool) ->
 
 
 def run_parameters(
-    common: Parameters, request: LaunchRequest, settings: AwsSettings, target: Target, token: str
+    common: Parameters,
+    request: LaunchRequest,
+    settings: AwsSettings,
+    target: Target,
+    token: str,
+    group: str = "",
 ) -> Parameters:
-    """Return the parameters of RunInstances for one target."""
+    """Return the parameters of RunInstances for one target, in a placement group if one is given."""
     subnet = {"SubnetId": target.subnet.subnet_id}
     parameters = {
         **common,
@@ -71,8 +76,8 @@ def run_parameters(
             _own_tags(request, settings), "instance", "volume"
         ),
     }
-    if settings.placement_group == AUTOMATIC_GROUP:
-        parameters["Placement"] = {"GroupName": group_name(request, target)}
+    if group:
+        parameters["Placement"] = {"GroupName": group}
     if target.offer.capacity is Capacity.SPOT:
         parameters["TagSpecifications"] += _tag_specifications(
             _shared_tags(request, settings), _SPOT_REQUEST
@@ -84,15 +89,10 @@ def run_parameters(
     return parameters
 
 
-def group_name(request: LaunchRequest, target: Target) -> str:
-    """Return the name of the placement group for a pool's machines in a zone. A group cannot span zones."""
-    return f"determined-{request.cluster_id}-{request.pool}-{target.subnet.zone}"
-
-
-def group_parameters(request: LaunchRequest, settings: AwsSettings, target: Target) -> Parameters:
+def group_parameters(request: LaunchRequest, settings: AwsSettings, group: str) -> Parameters:
     """Return the parameters of CreatePlacementGroup. Machines of the group are close to each other."""
     return {
-        "GroupName": group_name(request, target),
+        "GroupName": group,
         "Strategy": "cluster",
         "TagSpecifications": _tag_specifications(
             _shared_tags(request, settings), "placement-group"

@@ -9,8 +9,8 @@ PROVIDER = "aws"
 DEFAULT_IMAGE = (
     "ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
-# The group of machines of a pool and a zone, which the provisioner creates.
-AUTOMATIC_GROUP = "auto"
+# Values of `placement_group` that name no group: one that the provisioner creates for each gang, or none.
+AUTOMATIC_GROUP, NO_GROUP = "auto", "none"
 LEAST_ROOT_GIB = 100
 
 
@@ -34,14 +34,20 @@ class AwsSettings:
     instance_profile: str = ""  # ARN or name
     tags: Mapping[str, str] = field(default_factory=dict)
     spot_max_price: str = ""
-    placement_group: str = ""
+    placement_group: str = AUTOMATIC_GROUP
     capacity_reservation: str = ""
     efa_interfaces: int = 0
 
     @property
     def is_exact(self) -> bool:
         """Return whether machines need placement settings that fleets do not support."""
-        return bool(self.placement_group or self.capacity_reservation or self.efa_interfaces)
+        return bool(self.named_group or self.capacity_reservation or self.efa_interfaces)
+
+    @property
+    def named_group(self) -> str:
+        """Return the group that the operator created for all machines of the pool."""
+        automatic = self.placement_group in (AUTOMATIC_GROUP, NO_GROUP)
+        return "" if automatic else self.placement_group
 
 
 def read_settings(section: Mapping[str, Any]) -> AwsSettings:
@@ -62,7 +68,7 @@ def read_settings(section: Mapping[str, Any]) -> AwsSettings:
         instance_profile=_text(section, "iam_instance_profile_arn"),
         tags=_tags(section),
         spot_max_price=_text(section, "spot_max_price"),
-        placement_group=_text(section, "placement_group"),
+        placement_group=_text(section, "placement_group") or AUTOMATIC_GROUP,
         capacity_reservation=_text(section, "capacity_reservation_id"),
         efa_interfaces=_read_whole_number(section, "efa_interfaces", 0),
     )

@@ -14,6 +14,8 @@ from det_provisioner_gcp.refusals import GceFault
 
 TIMEOUT_S = 20.0
 _PAGE = 500
+_COMPACT = {"collocation": "COLLOCATED"}
+_OWNER = "gang of the Determined cluster "  # the description of a policy, which has no labels
 # Statuses after which the call may or may not have taken effect.
 _UNCERTAIN = (500, 502, 504)
 _STATES: Mapping[str, CloudState] = {
@@ -97,6 +99,41 @@ class GceApi:
             )  # fmt: skip
             client = self._client("RegionInstancesClient")
             return _operation(client.bulk_insert_unary(request, timeout=TIMEOUT_S))
+
+    def insert_policy(self, project: str, region: str, name: str, cluster_id: str) -> Operation:
+        """Create a compact placement policy."""
+        with _translate_errors(f"creating a placement policy in {region}"):
+            policy = {
+                "name": name,
+                "description": _OWNER + cluster_id,
+                "groupPlacementPolicy": _COMPACT,
+            }
+            request = self._sdk.InsertResourcePolicyRequest(
+                project=project, region=region,
+                resource_policy_resource=_convert_message(self._sdk.ResourcePolicy, policy),
+            )  # fmt: skip
+            client = self._client("ResourcePoliciesClient")
+            return _operation(client.insert_unary(request, timeout=TIMEOUT_S))
+
+    def policies(self, project: str, region: str, cluster_id: str) -> Sequence[str]:
+        """Return the names of the placement policies that the cluster created in a region."""
+        with _translate_errors(f"listing the placement policies of {region}"):
+            request = self._sdk.ListResourcePoliciesRequest(
+                project=project, region=region, max_results=_PAGE,
+                filter=f'description="{_OWNER}{cluster_id}"',
+            )  # fmt: skip
+            client = self._client("ResourcePoliciesClient")
+            return [p.name for p in client.list(request, timeout=TIMEOUT_S, retry=None)]
+
+    def delete_policy(self, project: str, region: str, name: str) -> None:
+        """Request the deletion of a placement policy. Ignore policies that do not exist."""
+        with _translate_errors(f"deleting the placement policy {name}"):
+            request = {"project": project, "region": region, "resource_policy": name}
+            client = self._client("ResourcePoliciesClient")
+            try:
+                client.delete_unary(request, timeout=TIMEOUT_S)
+            except self._not_found:
+                return
 
     def operation(self, project: str, operation: Operation) -> Operation:
         """Return the current state of an operation."""
@@ -315,6 +352,7 @@ def _machine(project: str, instance: Any) -> CloudMachine:
         machine_id=naming.machine_id(labels.get(naming.MACHINE_LABEL, "")),
         pool=metadata.get(naming.POOL_METADATA) or labels.get(naming.POOL_LABEL, ""),
         ended_because=instance.status_message if state == "stopped" else "",
+        group=next((str(p).rpartition("/")[2] for p in instance.resource_policies), ""),
     )
 
 

@@ -1,5 +1,6 @@
 """Rent machines from Google Compute Engine."""
 
+import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from det_provisioner_gcp import naming, refusals
 from det_provisioner_gcp.api import GceApi, Refused
 from det_provisioner_gcp.launching import Launching
 from det_provisioner_gcp.settings import BadSettings, project_of, read_settings
+
+log = logging.getLogger("det.machines")
 
 SETTLE_S = 5.0  # most stockouts are reported within this time
 _DELETIONS_AT_ONCE = 8
@@ -88,6 +91,27 @@ class GceCompute:
         except Refused as e:
             raise Unreachable(f"the console of {name} cannot be read: {e}") from e
         return "\n".join(text.splitlines()[-_CONSOLE_LINES:])
+
+    def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
+        try:
+            results = [
+                self._delete_policy(project, place.region, name)
+                for project in self._projects_of(place)
+                for name in self._api.policies(project, place.region, cluster_id)
+                if name not in in_use
+            ]
+        except (BadSettings, Refused) as e:
+            raise Unreachable(f"placement policies of Google Cloud cannot be listed: {e}") from e
+        return all(results)
+
+    def _delete_policy(self, project: str, region: str, name: str) -> bool:
+        """Delete a policy. Return False if it still has a machine, for example one that is ending."""
+        try:
+            self._api.delete_policy(project, region, name)
+        except Refused as e:
+            log.info("Google Cloud keeps the placement policy %s: %s", name, e)
+            return False
+        return True
 
     def _delete(self, machine: CloudMachine) -> Refusal | None:
         project, name = naming.split_cloud_id(machine.cloud_id)

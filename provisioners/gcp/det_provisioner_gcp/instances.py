@@ -18,11 +18,23 @@ _TAKES_GPUS = "n1-"
 _HYPERDISK_ONLY = (
     "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "h4d-", "n4-", "n4a-", "n4d-",
 )  # fmt: skip
+# Prefixes of machine types with support for compact placement policies. Others start without one.
+_COMPACT = (
+    "a2-", "a3-", "a4-", "a4x-", "c2-", "c2d-", "c3-", "c3d-", "c4-", "c4d-", "g2-", "g4-",
+    "h3-", "h4d-", "n2-", "n2d-",
+)  # fmt: skip
 _CLOUD_INIT = ("#cloud-config", "## template:", "Content-Type: multipart", "MIME-Version:")
 
 
-def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
-    """Return the description of a machine for an offer in a zone."""
+def takes_policies(offer: Offer) -> bool:
+    """Return whether Google Cloud supports compact placement policies for a machine type."""
+    return offer.machine_type.startswith(_COMPACT)
+
+
+def zonal_instance(
+    request: LaunchRequest, offer: Offer, settings: GcpSettings, policy: str = ""
+) -> Json:
+    """Return the description of a machine for an offer in a zone, in a compact placement policy if one is given."""
     zone = f"projects/{settings.project}/zones/{offer.zone}"
     machine = _machine(request, offer, settings)
     for disk in machine["disks"]:
@@ -30,9 +42,11 @@ def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) 
         params["diskType"] = f"{zone}/diskTypes/{params['diskType']}"
     for accelerator in machine.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = f"{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
-    if settings.placement_policy:
+    policy = policy or settings.named_policy
+    if policy:
         within = f"projects/{settings.project}/regions/{offer.region}/resourcePolicies/"
-        machine["resourcePolicies"] = [_path(settings.placement_policy, within)]
+        machine["resourcePolicies"] = [_path(policy, within)]
+        machine["scheduling"]["onHostMaintenance"] = "TERMINATE"  # such machines do not migrate
     return merged(
         settings.base_config,
         {
@@ -44,12 +58,15 @@ def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) 
 
 
 def regional_instance(
-    request: LaunchRequest, offers: Sequence[Offer], settings: GcpSettings
+    request: LaunchRequest, offers: Sequence[Offer], settings: GcpSettings, policy: str = ""
 ) -> Json:
     """Return a bulk insert of one machine, in any zone of the region and of the first available type."""
     properties = merged(settings.base_config, _machine(request, offers[0], settings))
-    if settings.placement_policy:  # properties of several machines have names instead of paths
-        properties["resourcePolicies"] = [settings.placement_policy.rpartition("/")[2]]
+    policy = policy or settings.named_policy
+    if policy:  # properties of several machines have names instead of paths
+        properties["resourcePolicies"] = [policy.rpartition("/")[2]]
+        scheduling = {**properties.get("scheduling", {}), "onHostMaintenance": "TERMINATE"}
+        properties["scheduling"] = scheduling
     bulk: Json = {
         "count": 1,
         "minCount": 1,

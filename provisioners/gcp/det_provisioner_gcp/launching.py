@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from det_controlplane.core.provision.model import RefusalKind
@@ -16,7 +17,7 @@ from det_controlplane.ports.compute import (
 
 from det_provisioner_gcp import instances, naming, refusals
 from det_provisioner_gcp.api import GceApi, Operation, Refused
-from det_provisioner_gcp.settings import GcpSettings
+from det_provisioner_gcp.settings import AUTOMATIC_POLICY, GcpSettings
 
 LONGEST_S = 60.0  # offers that were not tried by then are left for the next launch
 _POLL_S = 0.5
@@ -33,6 +34,14 @@ _ENDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An insert for one offer of a zone, or for several of a region, in a compact placement policy if one is given."""
+
+    offers: tuple[Offer, ...]
+    policy: str = ""
+
+
 @dataclass(slots=True)
 class Launching:
     """A launch request in progress, with its refusals so far."""
@@ -43,6 +52,8 @@ class Launching:
     settle_s: float
     now: Callable[[], float]
     sleep: Callable[[float], None]
+    outside_group: str = ""  # why a machine of a gang is in no policy
+    _has_policy: bool = False  # the gang's policy was created
     _refusals: list[Refusal] = field(default_factory=list)
 
     @property
@@ -57,7 +68,8 @@ class Launching:
         except Refused as e:
             self._refuse(e.faults, self.request.offers[0])
             machine = None
-        return LaunchOutcome(machine, tuple(self._refusals))
+        reason = self.outside_group if machine is not None and not machine.group else ""
+        return LaunchOutcome(machine, tuple(self._refusals), reason)
 
     def _earlier_machine(
         self, inserts: Sequence[Operation], operations: Sequence[Operation]
@@ -81,52 +93,113 @@ class Launching:
         calls = list(self._calls())
         deadline = self.now() + LONGEST_S
         while calls and (self.now() < deadline or not self._refusals):
-            offers = calls.pop(0)
+            call = calls.pop(0)
+            offers = call.offers
             if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
                 continue
             try:
-                operation = self._wait_briefly(self._insert(offers))
+                if call.policy:
+                    self._ensure_policy(offers[0].region, call.policy)
+                operation = self._wait_briefly(self._insert(call))
             except Refused as e:
                 if e.http_status == _CONFLICT and offers[0].zone:
                     return self._existing_machine(offers[0])
                 if len(offers) > 1 and refusals.kind_of(e.faults[0]) is RefusalKind.INVALID:
                     # Some types cannot be requested together with others.
-                    calls[:0] = [[offer] for offer in offers]
+                    calls[:0] = [replace(call, offers=(offer,)) for offer in offers]
                 else:
-                    self._refuse_all(e.faults, offers)
+                    self._refuse_call(e.faults, call, calls)
                 continue
             if not operation.faults:
-                return self._accepted(operation, offers)
-            self._refuse_all(self._causes(operation), offers)
+                return self._accepted(operation, call)
+            self._refuse_call(self._causes(operation), call, calls)
+        self._delete_policy()
         return None
+
+    def _delete_policy(self) -> None:
+        """Delete the policy that no machine of this request uses. It stays if other machines of the gang use it."""
+        if self._has_policy:
+            with suppress(Refused):
+                region, name = self.request.offers[0].region, naming.policy_name(self.request)
+                self.api.delete_policy(self.settings.project, region, name)
+
+    def _ensure_policy(self, region: str, policy: str) -> None:
+        """Create the gang's policy, unless it exists, and wait briefly until it can be used."""
+        self._has_policy = True
+        try:
+            cluster_id = self.request.cluster_id
+            created = self._wait_briefly(
+                self.api.insert_policy(self.settings.project, region, policy, cluster_id)
+            )
+        except Refused as e:
+            if e.http_status != _CONFLICT:
+                raise
+            return
+        if created.faults:
+            raise Refused(created.faults)
+
+    def _refuse_call(
+        self, faults: Sequence[refusals.GceFault], call: Call, rest: Sequence[Call]
+    ) -> None:
+        """Record the refusal of a call. A refusal within a policy does not count if a later call does without it."""
+        if call.policy and any(not c.policy and c.offers == call.offers for c in rest):
+            if not self.outside_group:
+                self.outside_group = refusals.reason_of(faults)
+            return
+        self._refuse_all(faults, call.offers)
 
     def _existing_machine(self, offer: Offer) -> CloudMachine:
         """Return the machine with the same name. An earlier call started it, but its operation is not listed yet."""
         machine = self.api.machine(self.settings.project, offer.zone, self.name)
         return machine or self._machine(offer, offer.zone, "pending")
 
-    def _calls(self) -> Iterator[Sequence[Offer]]:
+    def _calls(self) -> Iterator[Call]:
+        """Yield the calls: for a gang, calls with a compact placement policy in its zone come first."""
+        gang, offers = self.request.gang, self.request.offers
+        zone = gang.zone_among(offers) if gang else ""
+        near = [replace(o, zone=zone) for o in offers if o.zone in ("", zone)] if zone else offers
+        if gang and self._takes_policies(near):
+            policy = naming.policy_name(self.request)
+            yield from (Call(group, policy) for group in self._grouped(near))
+            if gang.is_strict:
+                return
+        if zone:
+            yield from map(Call, self._grouped(near))
+        if not (zone and gang and gang.is_strict):
+            yield from map(Call, self._grouped([o for o in offers if not zone or o.zone != zone]))
+
+    def _takes_policies(self, offers: Sequence[Offer]) -> bool:
+        gang = self.request.gang
+        automatic = self.settings.placement_policy == AUTOMATIC_POLICY
+        return (
+            automatic
+            and gang is not None
+            and not gang.avoids_group
+            and all(instances.takes_policies(offer) for offer in offers)
+        )
+
+    def _grouped(self, offers: Sequence[Offer]) -> Iterator[tuple[Offer, ...]]:
         """Yield groups of offers, each for one call: a single offer of a zone, or several of a region."""
         group: list[Offer] = []
-        for offer in self.request.offers:
+        for offer in offers:
             fits = group and not (group[0].zone or offer.zone)
             if fits and instances.may_share_a_call(group[0], offer, self.settings):
                 group.append(offer)
                 continue
             if group:
-                yield group
+                yield tuple(group)
             group = [offer]
         if group:
-            yield group
+            yield tuple(group)
 
-    def _insert(self, offers: Sequence[Offer]) -> Operation:
-        offer, project = offers[0], self.settings.project
-        types = [o.machine_type for o in offers]
+    def _insert(self, call: Call) -> Operation:
+        offer, project, offers = call.offers[0], self.settings.project, call.offers
+        types = [o.machine_type for o in offers] + ([call.policy] if call.policy else [])
         request_id = naming.request_id(self.request, offer.region, offer.zone, *types)
         if offer.zone:
-            body = instances.zonal_instance(self.request, offer, self.settings)
+            body = instances.zonal_instance(self.request, offer, self.settings, call.policy)
             return self.api.insert(project, offer.zone, body, request_id)
-        body = instances.regional_instance(self.request, offers, self.settings)
+        body = instances.regional_instance(self.request, offers, self.settings, call.policy)
         return self.api.bulk_insert(project, offer.region, body, request_id)
 
     def _offers_in(self, zone: str) -> Sequence[Offer]:
@@ -150,12 +223,14 @@ class Launching:
             operation = self.api.operation(self.settings.project, operation)
         return operation
 
-    def _accepted(self, operation: Operation, offers: Sequence[Offer]) -> CloudMachine:
-        if offers[0].zone:
+    def _accepted(self, operation: Operation, call: Call) -> CloudMachine:
+        offer = call.offers[0]
+        if offer.zone:
             state: CloudState = "running" if operation.is_done else "pending"
-            return self._machine(offers[0], offers[0].zone, state)
+            return replace(self._machine(offer, offer.zone, state), group=call.policy)
         machines = self.api.machines(self.settings.project, f'name="{self.name}"')
-        return machines[0] if machines else self._machine(offers[0], "", "pending")
+        machine = machines[0] if machines else self._machine(offer, "", "pending")
+        return replace(machine, group=call.policy)
 
     def _started_earlier(
         self, operation: Operation, operations: Sequence[Operation]

@@ -18,6 +18,17 @@ def machine_name(request: LaunchRequest) -> str:
     return f"det-{request.machine_id.hex}-{request.attempt}"
 
 
+def policy_prefix(cluster_id: str) -> str:
+    """Return the beginning of the names of the cluster's placement policies. Policies have no labels."""
+    return f"det-{label_value(cluster_id).replace('_', '-')[:44].strip('-')}-"
+
+
+def policy_name(request: LaunchRequest) -> str:
+    """Return the name of the compact placement policy of a gang."""
+    gang = request.gang.id if request.gang else ""
+    return policy_prefix(request.cluster_id) + hashlib.sha256(gang.encode()).hexdigest()[:12]
+
+
 def request_id(request: LaunchRequest, *what: str) -> str:
     """Return the UUID with which Google Cloud recognizes a repeated call for a place and machine types."""
     return str(uuid5(_REQUESTS, "/".join((request.token, *what))))

@@ -87,6 +87,12 @@ def names_no_cause(faults: Sequence[GceFault]) -> bool:
     return bool(faults) and all(f.code == _CONSEQUENCE for f in faults)
 
 
+def reason_of(faults: Sequence[GceFault]) -> str:
+    """Return the first cause among errors, with its code."""
+    causes = [f for f in faults if f.code != _CONSEQUENCE] or list(faults)
+    return _reason(causes[0])
+
+
 def kind_of(fault: GceFault) -> RefusalKind:
     """Return the kind of an error, from its code or otherwise from its status."""
     if fault.code in _KINDS:

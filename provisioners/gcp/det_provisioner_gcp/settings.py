@@ -9,6 +9,8 @@ DEFAULT_IMAGE = "projects/{project}/global/images/family/determined-agent"
 # A machine needs only this scope to prove its identity.
 DEFAULT_SCOPES = ("https://www.googleapis.com/auth/userinfo.email",)
 LEAST_DISK_GB = 100
+# Values of `placement_policy` that name no policy: one that the provisioner creates for each gang, or none.
+AUTOMATIC_POLICY, NO_POLICY = "auto", "none"
 
 
 class BadSettings(Exception):
@@ -49,8 +51,16 @@ class GcpSettings:
     labels: Mapping[str, str]
     attached: Accelerators | None
     shielded: Shielded
-    placement_policy: str  # a compact placement policy in the region of the machines
+    placement_policy: (
+        str  # a compact placement policy in the region of the machines, or "auto" or "none"
+    )
     base_config: Mapping[str, Any]  # properties of a machine in the API's JSON format
+
+    @property
+    def named_policy(self) -> str:
+        """Return the policy that the operator created for all machines of the pool."""
+        automatic = self.placement_policy in (AUTOMATIC_POLICY, NO_POLICY)
+        return "" if automatic else self.placement_policy
 
 
 def project_of(section: Mapping[str, Any], default_project: str) -> str:
@@ -83,7 +93,7 @@ def read_settings(section: Mapping[str, Any], default_project: str) -> GcpSettin
         labels=_labels(section),
         attached=_read_accelerators(section),
         shielded=Shielded(**_section(section, "shielded")),
-        placement_policy=str(section.get("placement_policy") or ""),
+        placement_policy=str(section.get("placement_policy") or AUTOMATIC_POLICY),
         base_config=_section(section, "base_config"),
     )
 

@@ -1,4 +1,8 @@
-"""The state of the fake: instances and operations that change with time."""
+"""The state of the fake: instances and operations that change with time.
+
+A compact placement policy has room for `most_in_policy` machines. The fake leaves out that a policy stays in one zone,
+and that a new policy cannot be used for a moment.
+"""
 
 import itertools
 import re
@@ -9,7 +13,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tests.support.fake_gce.checks import check_instance
-from tests.support.fake_gce.errors import MIN_COUNT_NOT_REACHED, GceError, OperationError
+from tests.support.fake_gce.errors import (
+    MIN_COUNT_NOT_REACHED,
+    GceError,
+    OperationError,
+    stockout,
+)
 
 Body = dict[str, Any]
 API = "https://www.googleapis.com/compute/v1"
@@ -135,6 +144,9 @@ class FakeGce:
         self.silent = False  # connections are cut before anything happens
         self.accepts_flexibility = True
         self.answers_to_lose = 0  # of inserts, which happen all the same
+        self.policies: dict[tuple[str, str, str], Body] = {}  # by project, region and name
+        self.most_in_policy = 1500
+        self.policy_trouble: GceError | None = None  # the answer to the creation of a policy
         self.unreachable_zones: set[str] = set()
         self.skus: list[Body] = []  # of the price list
         self.calls: list[str] = []  # METHOD path
@@ -151,10 +163,55 @@ class FakeGce:
         check_instance(body, project, zone, self.machine_types)
         if self._find(project, zone, body["name"]):
             raise GceError(409, "alreadyExists", f"The resource '{body['name']}' already exists")
-        trouble = self.trouble(zone, body)
+        trouble = self.trouble(zone, body) or self._policy_trouble(project, zone, body)
         if isinstance(trouble, GceError):
             raise trouble
         return self._remember(request_id, self._start(project, zone, body, trouble))
+
+    def insert_policy(self, project: str, region: str, body: Body) -> Operation:
+        """Create a compact placement policy."""
+        if self.policy_trouble is not None:
+            raise self.policy_trouble
+        key = project, region, body["name"]
+        if key in self.policies:
+            raise GceError(409, "alreadyExists", f"The resource '{body['name']}' already exists")
+        self.policies[key] = body
+        return self._operation("insert", project, f"regions/{region}", "", "")
+
+    def delete_policy(self, project: str, region: str, name: str) -> Operation:
+        if (project, region, name) not in self.policies:
+            raise GceError(404, "notFound", f"The resource '{name}' was not found")
+        if self._members(project, region, name):
+            sentence = f"The resource_policy resource '{name}' is already being used by an instance"
+            raise GceError(400, "resourceInUseByAnotherResource", sentence)
+        del self.policies[project, region, name]
+        return self._operation("delete", project, f"regions/{region}", "", "")
+
+    def _members(self, project: str, region: str, name: str) -> list[Instance]:
+        return [
+            i
+            for i in self.listed(project)
+            if i.zone.startswith(region)
+            and any(p.rpartition("/")[2] == name for p in i.body.get("resourcePolicies", ()))
+        ]
+
+    def _policy_trouble(
+        self, project: str, zone: str, body: Body
+    ) -> GceError | OperationError | None:
+        """Return why a machine cannot be in its placement policy."""
+        region = zone.rpartition("-")[0]
+        machine_type = str(body["machineType"]).rpartition("/")[2]
+        for policy in (str(p).rpartition("/")[2] for p in body.get("resourcePolicies", ())):
+            if not policy.startswith("det-"):
+                continue  # of the operator, outside of the test
+            if (project, region, policy) not in self.policies:
+                return GceError(404, "notFound", f"The resource '{policy}' was not found")
+            if machine_type.startswith(("n1-", "e2-")):
+                sentence = f"Placement policy is not applicable to machine type {machine_type}."
+                return GceError(400, "invalid", sentence)
+            if len(self._members(project, region, policy)) >= self.most_in_policy:
+                return stockout(zone, machine_type)
+        return None
 
     def bulk_insert(self, project: str, region: str, body: Body, request_id: str) -> Operation:
         """Start a machine in the first zone of a region, and of the best type, that has room."""
@@ -171,7 +228,7 @@ class FakeGce:
         parent.error = MIN_COUNT_NOT_REACHED
         for zone, machine in _candidates(region, name, body):
             check_instance(machine, project, zone, self.machine_types)
-            trouble = self.trouble(zone, machine)
+            trouble = self.trouble(zone, machine) or self._policy_trouble(project, zone, machine)
             if isinstance(trouble, GceError):
                 self.operations.remove(parent)
                 raise trouble

@@ -57,6 +57,21 @@ def _operations(fake: FakeGce, query: dict[str, str], body: Body, project: str) 
     return _page(fake, query, "operations", rows)
 
 
+def _insert_policy(
+    fake: FakeGce, query: dict[str, str], body: Body, project: str, region: str
+) -> Body:
+    return fake.insert_policy(project, region, body).shown(fake.now())
+
+
+def _delete_policy(fake: FakeGce, query: dict[str, str], body: Body, *path: str) -> Body:
+    return fake.delete_policy(*path).shown(fake.now())
+
+
+def _policies(fake: FakeGce, query: dict[str, str], body: Body, project: str, region: str) -> Body:
+    rows = [body for key, body in fake.policies.items() if key[:2] == (project, region)]
+    return {"items": [row for row in rows if _matches(row, query.get("filter", ""))]}
+
+
 def _machine_types(fake: FakeGce, query: dict[str, str], body: Body, project: str) -> Body:
     rows = [
         (f"zones/{zone}", {"name": name, "zone": zone, **about})
@@ -92,6 +107,9 @@ ROUTES: Sequence[tuple[str, str, Route]] = (
     ("GET", f"{_P}/{_Z}/instances/{_N}/serialPort", _serial),
     ("POST", f"{_P}/{_Z}/instances/{_N}/simulateMaintenanceEvent", _maintain),
     ("GET", rf"{_P}/((?:zones|regions)/[^/]+)/operations/{_N}", _operation),
+    ("POST", f"{_P}/{_R}/resourcePolicies", _insert_policy),
+    ("GET", f"{_P}/{_R}/resourcePolicies", _policies),
+    ("DELETE", f"{_P}/{_R}/resourcePolicies/{_N}", _delete_policy),
     ("GET", f"{_P}/aggregated/instances", _instances),
     ("GET", f"{_P}/aggregated/operations", _operations),
     ("GET", f"{_P}/aggregated/machineTypes", _machine_types),

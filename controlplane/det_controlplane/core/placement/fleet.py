@@ -197,7 +197,7 @@ class SlotFleet(Fleet):
             return None
         if request.strict_topology and self._could_be_one_agent(slots, blocked):
             return None
-        return self._fit_gang(slots, target, blocked)
+        return self._fit_gang(slots, target, blocked, one_zone=request.strict_topology)
 
     def _best_connected(
         self, request: SlotRequest, slots: int, target: int, blocked: Collection[int]
@@ -241,16 +241,21 @@ class SlotFleet(Fleet):
         whole = (size for (free, size), shelf in self._shelves.items() if free == size and shelf)
         return sorted(whole, reverse=True)
 
-    def _fit_gang(self, slots: int, target: int, blocked: Collection[int]) -> Fit | None:
-        """Return wholly free agents of one place: of one size, or of several if the pool allows it."""
+    def _fit_gang(
+        self, slots: int, target: int, blocked: Collection[int], *, one_zone: bool
+    ) -> Fit | None:
+        """Return wholly free agents of one place: of one size, or of several if the pool allows it.
+
+        Agents of one zone are preferred, and required with `one_zone`."""
+        spans = (self.zone_of,) if one_zone else (self.zone_of, self.place_of)
         sizes = self.whole_sizes()
         for size in sizes:
             count, rest = divmod(slots, size)
             if not rest and count <= len(self._shelves[size, size]):
                 near = self._shelves[size, size].nearest_first(target, blocked)
                 parts = [(agent, size) for _, agent in near]
-                fit = first_together(parts, count, self.zone_of)
-                fit = fit or first_together(parts, count, self.place_of)
+                fits = (first_together(parts, count, span) for span in spans)
+                fit = next(filter(None, fits), None)
                 if fit:
                     return sorted(fit)
         if not self.roster.mixes_sizes:
@@ -260,7 +265,7 @@ class SlotFleet(Fleet):
             for size in sizes
             for _, agent in self._shelves[size, size].nearest_first(target, blocked)
         ]
-        groups = (*by_place(whole, self.zone_of), *by_place(whole, self.place_of))
+        groups = [group for span in spans for group in by_place(whole, span)]
         mixes = (mix_sizes(group, slots) for group in groups)
         mix = next((mix for mix in mixes if mix), None)
         return mix and sorted(mix, key=lambda part: (-part[1], part[0]))

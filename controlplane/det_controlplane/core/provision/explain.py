@@ -84,6 +84,9 @@ class Explainer:
             for name, count in Counter(str(machine.offer) for machine in machines).items()
         )
         sentence = f"waiting for {names}, requested at {clock(newest.requested_at)}"
+        placements = dict.fromkeys(m.placement for m in machines if m.placement)
+        if placements and len(machines) > 1:
+            sentence += f", in {' and '.join(placements)}"
         trouble = next((machine.trouble for machine in machines if machine.trouble), "")
         if trouble:
             return ProvisionReason(ProvisionCode.MACHINE_STARTING, f"{sentence}; {trouble}")

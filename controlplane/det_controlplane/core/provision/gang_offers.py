@@ -1,10 +1,13 @@
-"""Choose offers for the machines that a gang lacks: equal machines in one place, as the scheduler requires."""
+"""Choose offers for the machines that a gang lacks: equal machines in one place, as the scheduler requires.
+
+A strict gang needs machines of one zone, so its spans are zones. The spans of other gangs are places.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .market import Market, Ranked
+from .market import Market, Ranked, zone_of
 from .model import Demand, Limits
 from .offers import Offer
 from .placing import DemandPlacement
@@ -17,7 +20,7 @@ class MissingMachines(NamedTuple):
     machines: int
 
 
-# The wholly free machines that a gang would use: their number by place and size.
+# The wholly free machines that a gang would use: their number by span and size.
 Used = tuple[tuple[tuple[str, int], int], ...]
 
 
@@ -30,7 +33,7 @@ class GangOffers:
         """Take the `offers` of the agents in `placement`."""
         self._market = market
         self._slots = placement.slots
-        self._whole = placement.whole_agents()
+        self._whole = {strict: placement.whole_agents(by_zone=strict) for strict in (False, True)}
         self._offers = offers
         self._mixes_sizes = limits.allow_heterogeneous_fits
 
@@ -46,23 +49,26 @@ class GangOffers:
             return None
         *_, used, missing = min(gangs)
         for kind, count in used:
-            self._whole[kind] -= count
+            self._whole[demand.strict_topology][kind] -= count
         return missing
 
     def _candidates(self, demand: Demand) -> Iterator[tuple[MissingMachines, Used]]:
-        """Yield the machines for each place and size, with the wholly free machines that they join."""
+        """Yield the machines for each span and size, with the wholly free machines that they join."""
+        strict = demand.strict_topology
         # Machines that a demand must not use are not counted apart. Such demand gets a gang of new machines.
-        whole = {} if demand.blocked_agents or demand.capacity else +self._whole
-        for (place, size), best in self._market.places.items():
+        whole = {} if demand.blocked_agents or demand.capacity else +self._whole[strict]
+        offers = self._market.zones if strict else self._market.places
+        for (span, size), best in offers.items():
             if not size:
                 continue
             if demand.slots % size == 0:
                 machines = demand.slots // size
-                free = min(whole.get((place, size), 0), machines - 1)
-                used = (((place, size), free),) if free else ()
-                yield MissingMachines(self._like(best) if free else best, machines - free), used
+                free = min(whole.get((span, size), 0), machines - 1)
+                used = (((span, size), free),) if free else ()
+                like = self._like(best, strict) if free else best
+                yield MissingMachines(like, machines - free), used
             elif self._mixes_sizes:
-                free_here = {kind: count for kind, count in whole.items() if kind[0] == place}
+                free_here = {kind: count for kind, count in whole.items() if kind[0] == span}
                 yield self._mixed(demand, best, free_here)
 
     def _mixed(
@@ -73,15 +79,19 @@ class GangOffers:
             missing, whole = demand.slots, {}
         return MissingMachines(best, math.ceil(missing / best.offer.slots)), tuple(whole.items())
 
-    def _like(self, best: Ranked) -> Ranked:
-        """Return the best offer of a machine type that is wholly free in the place, else `best`."""
-        place, size = best.offer.place, best.offer.slots
+    def _like(self, best: Ranked, strict: bool) -> Ranked:
+        """Return the best offer of a machine type that is wholly free in the span, else `best`."""
+        span, size = self._span(best.offer, strict), best.offer.slots
         free = (self._offers[agent] for agent in self._slots.whole_agents(size))
-        types = {offer.machine_type for offer in free if offer.place == place}
+        types = {offer.machine_type for offer in free if self._span(offer, strict) == span}
         alike = [
             ranked
             for ranked in self._market.ranked
             if ranked.offer.machine_type in types
-            and (ranked.offer.place, ranked.offer.slots) == (place, size)
+            and (self._span(ranked.offer, strict), ranked.offer.slots) == (span, size)
         ]
         return min(alike, default=best)
+
+    @staticmethod
+    def _span(offer: Offer, strict: bool) -> str:
+        return zone_of(offer) if strict else offer.place

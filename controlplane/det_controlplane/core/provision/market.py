@@ -73,7 +73,7 @@ class Market:
         if not capacity:
             return self
         market = copy(self)
-        for name in ("sizes", "places", "any_machine"):
+        for name in ("sizes", "places", "zones", "any_machine"):
             market.__dict__.pop(name, None)
         market.offers = tuple(o for o in self.offers if o.capacity.value == capacity)
         market.excluded = [e for e in self.excluded if e.offer.capacity.value == capacity]
@@ -101,6 +101,14 @@ class Market:
         best: dict[tuple[str, int], Ranked] = {}
         for ranked in self.ranked:
             best.setdefault((ranked.offer.place, ranked.offer.slots), ranked)
+        return best
+
+    @cached_property
+    def zones(self) -> dict[tuple[str, int], Ranked]:
+        """Return the best offer for each number of slots in each zone, with its place."""
+        best: dict[tuple[str, int], Ranked] = {}
+        for ranked in self.ranked:
+            best.setdefault((zone_of(ranked.offer), ranked.offer.slots), ranked)
         return best
 
     @cached_property
@@ -133,6 +141,11 @@ class Market:
                 and (limit is None or r.offer.price_usd_hour <= limit)
             )
         )
+
+
+def zone_of(offer: Offer) -> str:
+    """Return the place and the zone of an offer, as placement names them."""
+    return f"{offer.place} {offer.zone}"
 
 
 def _one_call(one: Offer, other: Offer) -> bool:

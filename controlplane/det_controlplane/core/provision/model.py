@@ -82,6 +82,7 @@ class Machine:
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
+    placement: str = ""  # of a machine of a gang: its placement group, or why it has none
     slow_at: tuple[float, ...] = ()  # when trials reported slow ranks on it
     free_slots: tuple[int, ...] = ()  # the numbers of its free slots, once its agent has joined
     topology: Topology | None = None

@@ -66,13 +66,12 @@ class DemandPlacement:
         """Return the machines that demand waits for."""
         return frozenset(self._roster.agents[agent].id for agent in self.used)
 
-    def whole_agents(self) -> Counter[tuple[str, int]]:
-        """Count the agents that are still wholly free, by place and size."""
+    def whole_agents(self, *, by_zone: bool) -> Counter[tuple[str, int]]:
+        """Count the agents that are still wholly free, by place and size, or by zone and size."""
+        spans = self._roster.zones if by_zone else self._roster.places
         sizes = self.slots.whole_sizes()
         return Counter(
-            (self._roster.places[agent], size)
-            for size in sizes
-            for agent in self.slots.whole_agents(size)
+            (spans[agent], size) for size in sizes for agent in self.slots.whole_agents(size)
         )
 
     def place(self, demand: Demand) -> Fit | None:

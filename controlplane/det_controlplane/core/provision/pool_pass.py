@@ -246,15 +246,18 @@ class PoolPass:
         """Launch each machine for the first demand placed on it; reserve machines have no purpose."""
         demand_ids = {demand.allocation_id for demand in self._pool.demand}
         first: dict[int, str] = {}
+        zones: dict[int, str] = {}
         for allocation_id, agents in placement.agents_of.items():
+            zone = next((self._offers[i].zone for i in agents if i < len(self._offers)), "")
             for index in agents:
                 first.setdefault(index, allocation_id if allocation_id in demand_ids else "")
+                zones.setdefault(index, zone)
         self._rented_at = {
             index: machine.offers
             for index, machine in zip(self._places(), self._rented, strict=True)
         }
         self.launches = [
-            Launch(self._pool.name, offers, first.get(index, ""))
+            Launch(self._pool.name, _zone_first(offers, zones.get(index, "")), first.get(index, ""))
             for index, offers in self._rented_at.items()
         ]
 
@@ -310,6 +313,11 @@ class PoolPass:
             return explainer.launching(new)
         machines = [self._starting[index] for index in agents if index in self._starting]
         return explainer.starting(machines) if machines else None
+
+
+def _zone_first(offers: tuple[Offer, ...], zone: str) -> tuple[Offer, ...]:
+    """Return the offers with those in the zone of the gang's existing machines first."""
+    return tuple(sorted(offers, key=lambda offer: offer.zone != zone)) if zone else offers
 
 
 def _smaller_if_refused(demand: Demand, plan: PurchasePlan) -> Demand:

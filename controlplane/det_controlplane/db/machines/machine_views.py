@@ -28,7 +28,7 @@ _COST = case((_i.launched_at.is_(None), 0), else_=_i.price_usd_hour * _HOURS)
 def _machine_json(*more: Column[Any]) -> ColumnElement[Any]:
     return shown(
         _i.id, _i.pool, _i.state, _i.provider, _i.region, _i.zone, _i.machine_type, _i.capacity, _i.slots,
-        _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, *more,
+        _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, _i.placement, *more,
         priceUsdHour=cast(_i.price_usd_hour, Float),
         costUsd=cast(func.round(_COST, 6), Float),
         requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),

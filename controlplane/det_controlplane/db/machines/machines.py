@@ -45,9 +45,11 @@ _CLAIM = text("""
     UPDATE instances SET claimed_until = cast(:now AS timestamptz) + make_interval(secs => :claim_s)
     WHERE id = (SELECT id FROM instances WHERE state = 'REQUESTED' AND coalesce(claimed_until, :now) <= :now
                 AND coalesce(not_before, :now) <= :now ORDER BY requested_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id, pool, provider, section, attempt, offers, requested_at
+    RETURNING id, pool, provider, section, attempt, offers, requested_at, purpose
 """)
-_REQUESTS = select(_i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers, _i.requested_at)
+_REQUESTS = select(
+    _i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers, _i.requested_at, _i.purpose
+)
 _ORDERED_ENDS = (
     select(
         _i.id,
@@ -108,6 +110,7 @@ class Requested:
     attempt: int
     offers: tuple[Offer, ...]
     requested_at: datetime
+    purpose: str = ""  # the allocation that it is for
 
 
 def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
@@ -130,13 +133,19 @@ def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
 def _read_requested(row: Any) -> Requested:
     offers = tuple(_offer(o) for o in row.offers)
     return Requested(
-        row.id, row.pool, row.provider, row.section, row.attempt, offers, row.requested_at
-    )
+        row.id, row.pool, row.provider, row.section, row.attempt, offers, row.requested_at,
+        row.purpose or "",
+    )  # fmt: skip
 
 
-def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bool:
+def launched(
+    tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime, placement: str | None = None
+) -> bool:
     """Record that a cloud gave the machine. It may be on its way out already: then only its name there is kept."""
-    values = {"cloud_id": cloud_id, "claimed_until": None, "launched_at": now, **_columns(offer)}
+    values = {
+        "cloud_id": cloud_id, "claimed_until": None, "launched_at": now, "placement": placement,
+        **_columns(offer),
+    }  # fmt: skip
     becomes = _move(tx, [id], MachineState.LAUNCHED, {**values, "reason": None})
     if not becomes:
         tx.execute(update(schema.instances).where(_i.id == id, _LIVE).values(values))
@@ -286,11 +295,15 @@ def unseen(tx: Tx, ids: Collection[UUID]) -> None:
         tx.execute(update(schema.instances).where(_i.id.in_(ids)).values(unseen=_i.unseen + 1))
 
 
-def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
+def adopt(
+    tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime, placement: str | None = None
+) -> None:
     """Store a machine that was launched although the cloud's answer was lost."""
     statement = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
     launched_at = func.coalesce(_i.launched_at, now)
-    tx.execute(statement.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
+    placements = {} if placement is None else {"placement": placement}
+    values = {"cloud_id": cloud_id, "launched_at": launched_at, **placements, **_columns(offer)}
+    tx.execute(statement.values(values))
     _move(tx, [id], MachineState.LAUNCHED, {"claimed_until": None, "reason": None})
 
 

@@ -144,6 +144,7 @@ def _machine(r: Any) -> Machine:
         slow_at=tuple(r.slow_at),
         free_slots=tuple(r.free_slots),
         topology=topology_of(links_from(r.links)),
+        placement=r.placement or "",
     )  # fmt: skip
 
 

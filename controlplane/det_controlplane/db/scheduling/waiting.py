@@ -20,7 +20,7 @@ _REASONS = (
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'is pulling its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet'
-            ELSE 'runs on ' || {agents} || {elastic} || {silent} || {awaited} || {stragglers} END,
+            ELSE 'runs on ' || {agents} || {placement} || {elastic} || {silent} || {awaited} || {stragglers} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
@@ -31,6 +31,12 @@ _REASONS = (
 """.replace(
         "{agents}",
         "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
+    )
+    .replace(
+        "{placement}",
+        """coalesce((SELECT '; its machines are in ' || string_agg(DISTINCT m.zone, ' and ') || ', ' || string_agg(DISTINCT m.placement, '; ')
+            FROM containers c JOIN instances m ON m.agent_id = c.agent_id AND m.placement IS NOT NULL
+            WHERE c.allocation_id = a.id AND c.epoch = a.epoch HAVING count(DISTINCT c.agent_id) > 1), '')""",
     )
     .replace(
         "{elastic}",

@@ -44,6 +44,7 @@ instances = Table(
     # The allocation that caused the launch. There is no foreign key, because costs of machines are kept longer.
     Column("purpose", Text),
     Column("cloud_id", Text),
+    Column("placement", Text),  # of a machine of a gang: its placement group, or why it has none
     Column("attempt", Integer, nullable=False, server_default=text("1")),
     # Until then a call for this row is under way; later it is repeated, with the same token.
     Column("claimed_until", Time),

@@ -14,12 +14,14 @@ from uuid import UUID
 
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.cooldown import after_success
+from det_controlplane.core.provision.gang import Gang
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
 from det_controlplane.db.agents import agents, lost_runs
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.machines import failed_offers, machines
+from det_controlplane.db.machines import gangs as db_gangs
 from det_controlplane.db.machines.machines import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
     CloudMachine,
@@ -31,7 +33,7 @@ from det_controlplane.ports.compute import (
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot, failed_launches, prices, spot_history
+from det_controlplane.services.machines import boot, failed_launches, gangs, prices, spot_history
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
@@ -56,7 +58,8 @@ def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float |
     """Make one pass of all calls. Return the seconds until the next pass, or None if no work is left."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
-            list(pool.map(lambda r: _rent(ctx, clouds, r), requested))
+            for wave in gangs.waves(requested):
+                list(pool.map(lambda r: _rent(ctx, clouds, r), wave))
     _end_ordered(ctx, clouds)
     compared = [_compare(ctx, clouds, *place) for place in sorted(_regions(ctx))]
     prices.refresh(ctx, markets)
@@ -87,20 +90,22 @@ def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
             LaunchOutcome(
                 None, (Refusal(RefusalKind.INVALID, Scope(requested.provider), sentence),)
             ),
+            None,
         )
     if not _is_configured(ctx, requested):
         return _withdraw(ctx, requested)
+    request = _request(ctx, requested)
     try:
-        outcome = cloud.launch(_request(ctx, requested))
+        outcome = cloud.launch(request)
     except Unreachable as e:
         log.warning("%s does not answer about %s: %s", requested.provider, requested.id, e)
         if not _give_up(ctx, requested, e):
             _ask_again(ctx, requested, e)
     else:
-        _store(ctx, requested, outcome)
+        _store(ctx, requested, outcome, request.gang)
 
 
-def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
+def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome, gang: Gang | None) -> None:
     """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
@@ -113,7 +118,8 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
             all_cooldowns = failed_offers.stored_cooldowns(tx)
             over = set(all_cooldowns) - set(after_success(all_cooldowns, offer, requested.pool))
             failed_offers.forget_cooldowns(tx, over)
-            machines.launched(tx, requested.id, offer, machine.cloud_id, now)
+            placement = gangs.placement_of(machine, outcome, gang)
+            machines.launched(tx, requested.id, offer, machine.cloud_id, now, placement)
             spot_history.launched(tx, requested.offers, offer, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
             return
@@ -174,12 +180,14 @@ def _withdraw(ctx: Context, requested: Requested) -> None:
 
 
 def _request(ctx: Context, requested: Requested) -> LaunchRequest:
+    gang = gangs.of_request(ctx, requested)
     return LaunchRequest(
         cluster_id=ctx.cluster_id,
         pool=requested.pool,
         machine_id=requested.id,
         attempt=requested.attempt,
-        offers=requested.offers,
+        offers=gang.ordered(requested.offers) if gang else requested.offers,
+        gang=gang,
         settings=ctx.config.section_settings(requested.pool, requested.section),
         user_data=boot.user_data(ctx, requested),
     )
@@ -290,6 +298,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
             if row.agent_id is not None:
                 agents.give_up(tx, row.agent_id, now)
                 lost_runs.stop_waiting_for(tx, row.agent_id)
+        has_groups = db_gangs.any_in_group(tx, comparison.gone)
         for moved in machines.pools_of(tx, [*comparison.stopped, *comparison.adopted]):
             changed.queue_changed(moved.pool)
     for id, machine in alone.items():
@@ -306,7 +315,22 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
             sorted(orphans),
         )
         _terminate(cloud, [m for m in listing if m.cloud_id in orphans])
-    return not orphans  # a lost order is repeated: the next list shows its effect
+    is_tidy = not has_groups or _delete_groups(ctx, cloud, region, listing)
+    # A lost order is repeated: the next list shows its effect.
+    return is_tidy and not orphans
+
+
+def _delete_groups(
+    ctx: Context, cloud: Compute, region: str, listing: Sequence[CloudMachine]
+) -> bool:
+    """Delete placement groups without machines. Return whether no unused group is left."""
+    in_use = {machine.group for machine in listing if machine.state != "gone"}
+    place = _with_cloud_ids(ctx, cloud.provider, place_of(ctx, cloud.provider, region))
+    try:
+        return cloud.delete_groups(ctx.cluster_id, place, in_use)
+    except Unreachable as e:
+        log.warning("%s does not delete placement groups in %s: %s", cloud.provider, region, e)
+        return True  # it is tried again after the end of the next machine
 
 
 def _with_cloud_ids(ctx: Context, provider: str, place: Place) -> Place:
@@ -327,7 +351,8 @@ def _adopt(
     for requested in machines.requests(tx, adopted):
         machine = by_cloud_id[adopted[requested.id].cloud_id]
         offer = _rented(ctx, tx, requested, machine)
-        machines.adopt(tx, requested.id, offer, machine.cloud_id, now)
+        placement = gangs.placement_of(machine, None, None)
+        machines.adopt(tx, requested.id, offer, machine.cloud_id, now, placement)
 
 
 def _sighting(machine: CloudMachine) -> Sighting:

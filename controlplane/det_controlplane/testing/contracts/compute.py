@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
+from det_controlplane.core.provision.gang import Gang
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.ports.compute import (
@@ -83,6 +84,7 @@ def launch_request(
     attempt: int = 1,
     pool: str = "gpus",
     settings: Mapping[str, Any] | None = None,
+    gang: Gang | None = None,
 ) -> LaunchRequest:
     """Make a request as the control plane does."""
     return LaunchRequest(
@@ -93,6 +95,7 @@ def launch_request(
         offers=tuple(offers) or cloud.offers(Capacity.ON_DEMAND)[:1],
         settings=cloud.place.settings if settings is None else settings,
         user_data="#!/bin/sh\necho started\n",
+        gang=gang,
     )
 
 

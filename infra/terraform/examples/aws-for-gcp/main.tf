@@ -103,7 +103,8 @@ data "aws_iam_policy_document" "provision" {
   statement {
     sid = "LookAtMachines"
     actions = [
-      "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
+      "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
+      "ec2:DescribeInstanceTypes",
       "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "pricing:GetProducts",
     ]
     resources = ["*"]
@@ -157,8 +158,8 @@ data "aws_iam_policy_document" "provision" {
 
   statement {
     sid       = "EndOwnMachines"
-    actions   = ["ec2:TerminateInstances", "ec2:GetConsoleOutput", "ec2:DeleteLaunchTemplate"]
-    resources = [for kind in ["instance", "launch-template"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+    actions   = ["ec2:TerminateInstances", "ec2:GetConsoleOutput", "ec2:DeleteLaunchTemplate", "ec2:DeletePlacementGroup"]
+    resources = [for kind in ["instance", "launch-template", "placement-group"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
 
     condition {
       test     = "StringEquals"
