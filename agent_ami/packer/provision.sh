@@ -65,4 +65,7 @@ for image in $PULL_IMAGES; do
     step "image $image"
     docker pull -q "$image"
 done
+mkdir -p /etc/determined
+date --utc +%Y-%m-%dT%H:%M:%SZ > /etc/determined/image-built-at # agents report the age of their image
+sync
 step "done"

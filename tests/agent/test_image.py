@@ -22,6 +22,7 @@ CHANGED = (
     "/etc/apt/apt.conf.d/99determined",
     "/etc/systemd/journald.conf.d/determined.conf",
     "/usr/local/bin/unpigz",
+    "/etc/determined/image-built-at",
     "/etc/systemd/system/determined-scratch.service",
     "/etc/systemd/system/determined-block-metadata.service",
     "/etc/systemd/system/det-agent.service",

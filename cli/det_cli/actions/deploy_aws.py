@@ -2,18 +2,21 @@
 
 import argparse
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
+from det_cli.actions import deploy_cloud, deploy_image, deploy_options, deploy_rehearse
+from det_cli.actions.deploy_image import Place
 from det_cli.deployment import importing
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws, translate_errors
+from det_cli.deployment.aws_images import BASE_IMAGE, MACHINE_TYPE, Ec2Builder
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
 # Stored options of `up` in addition to the options of all clouds. _POOLS configures the default pools.
-_POOLS = ("spot_max_price", "keypair", "agent_subnet_id")
+_POOLS = ("spot_max_price", "keypair", "agent_subnet_id", "environment_image")
 _STACK = ("add_tag", "deployment_type", "db_instance_type")  # options that set stack variables
 _MORE = (*_STACK, "db_snapshot", "notebook_timeout")
 _TYPES = {
@@ -86,6 +89,24 @@ def import_(args: argparse.Namespace) -> int:
     request = importing.request_of(args)
     account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
     return importing.run_on_aws(account, args.cluster_id, request, say)
+
+
+@translate_errors()
+def image(args: argparse.Namespace) -> None:
+    account = AwsDeployment(_spec(args), say).account
+    options = deploy_options.with_stored_variables(args, account, _STACK)
+    spec = _spec(options)
+    place = Place("aws", spec.region, BASE_IMAGE, MACHINE_TYPE)
+
+    def builder(outputs: Mapping[str, Any]) -> Ec2Builder:
+        network = {
+            "SubnetId": outputs["machine_subnet_ids"][0],
+            "Groups": [outputs["machine_security_group_id"]],
+            "AssociatePublicIpAddress": spec.variables.get("machine_external_ip") is not False,
+        }
+        return Ec2Builder(account, args.cluster_id, network)
+
+    deploy_image.run(args, AwsDeployment(spec, say), place, builder)
 
 
 def dump_config(args: argparse.Namespace) -> None:
@@ -164,6 +185,8 @@ def _pools(args: argparse.Namespace, region: str) -> list[dict[str, Any]]:
     machine: dict[str, Any] = {"type": "aws", "region": region}
     if getattr(args, "keypair", None):
         machine["ssh_key_name"] = args.keypair
+    if getattr(args, "environment_image", None):
+        machine["image_id"] = args.environment_image
     if getattr(args, "agent_subnet_id", None):
         machine["network_interface"] = {"subnet_id": args.agent_subnet_id}
     tags = [{"key": key, "value": value} for key, value in _tags(args).items()]

@@ -4,14 +4,16 @@ import argparse
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
-from det_cli.deployment import google_import, importing
+from det_cli.actions import deploy_cloud, deploy_image, deploy_options, deploy_rehearse
+from det_cli.deployment import google_images, google_import, importing
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
 from det_cli.deployment.google import default_project
+from det_cli.deployment.google_images import BASE_IMAGE, MACHINE_TYPE, GoogleBuilder
 from det_cli.deployment.pool_checks import CPU_IMAGE, GPU_IMAGE
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
@@ -76,6 +78,23 @@ def import_(args: argparse.Namespace) -> int:
     account = _access(args).account(_region(args), args.endpoint_url or "")
     with google_import.ImportJob(account, args.cluster_id, say) as job:
         return job.run(request)
+
+
+def image(args: argparse.Namespace) -> None:
+    options = deploy_options.with_stored_variables(args, _deployment(args).account, _STACK)
+    deployment = _deployment(options)
+    google, region = deployment.account, _region(args)
+    machine_type = args.machine_type or MACHINE_TYPE
+    has_address = deploy_options.variables(options).get("machine_external_ip") is not False
+
+    def builder(outputs: Mapping[str, Any]) -> GoogleBuilder:
+        zone = args.zone or google_images.zone_of(google, region, machine_type)
+        access = {"accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]} if has_address else {}
+        network = {"subnetwork": outputs["machine_subnetwork"], **access}
+        return GoogleBuilder(google, args.cluster_id, zone, network)
+
+    place = deploy_image.Place("gcp", region, BASE_IMAGE, MACHINE_TYPE)
+    deploy_image.run(args, deployment, place, builder)
 
 
 def dump_config(args: argparse.Namespace) -> None:

@@ -84,6 +84,16 @@ GCP = Group(
         common.DIRECTORY,
     ),
     Command(
+        "image",
+        "make a machine image with the agent and task images, for the next `up`",
+        "deploy_gcp:image",
+        CLUSTER,
+        *_PROJECT,
+        Arg("--zone", metavar="ZONE", help="zone of the machine (default: a zone of the region that has its type)"),
+        *common.IMAGE,
+        common.YES,
+    ),
+    Command(
         "import",
         "move a Determined cluster into this one, with a job beside the database; an interrupted import continues",
         "deploy_gcp:import_",

@@ -58,6 +58,19 @@ WORK = (
     Arg("--cpu-env-image", metavar="IMAGE", help="default image of tasks without GPUs"),
     Arg("--gpu-env-image", metavar="IMAGE", help="default image of tasks with GPUs"),
 )  # fmt: skip
+IMAGE = (
+    Arg("--pool", action="append", metavar="POOL",
+        help="a pool that gets the image (may be repeated; default: all pools that rent here)"),
+    Arg("--pull-image", action="append", metavar="IMAGE",
+        help="a task image that the machine image contains (may be repeated; default: the default GPU image)"),
+    Arg("--machine-type", metavar="TYPE", help="machine type on which the image is made; it needs no GPU"),
+    Arg("--base-image", metavar="IMAGE", help="image to start from (default: the public image with NVIDIA's driver)"),
+    Arg("--disk-size", type=int, default=100, metavar="GB", help="disk of the image (100)"),
+    OneOf(
+        Arg("--use", metavar="IMAGE", help="use this image instead of making one"),
+        Arg("--roll-back", action="store_true", help="return to the image before the last change"),
+    ),
+)  # fmt: skip
 CLUSTER_OPTIONS = (
     Arg("--initial-user-password", metavar="PASSWORD",
         help="password of the first users: 8 characters, both cases, a digit (default: random, `up` prints it)"),

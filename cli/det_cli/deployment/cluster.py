@@ -21,6 +21,7 @@ from det_cli.deployment import (
     stack_variables,
 )
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
+from det_cli.deployment.machine_image import BEFORE
 from det_cli.deployment.pool_checks import check_gpus
 from det_cli.deployment.prices import ControlPlaneCost
 from det_cli.deployment.stack import Stack
@@ -441,7 +442,9 @@ class Deployment(ABC):
         )
         stored = self.account.options(cluster_id)
         lasting = {
-            name: stored[name] for name in (_PASSWORD_SHOWN, *self.lasting) if name in stored
+            name: stored[name]
+            for name in (_PASSWORD_SHOWN, BEFORE, *self.lasting)
+            if name in stored
         }
         self.account.keep_options(cluster_id, {**options, "places": locations, **lasting})
 
