@@ -20,6 +20,9 @@ class Handler(BaseHTTPRequestHandler):
     delay_s: float
     bytes_s: float
     protocol_version = "HTTP/1.1"
+    default_request_version = (
+        "HTTP/1.1"  # a client that tries TLS gets an answer that it understands
+    )
 
     def do_GET(self) -> None:
         time.sleep(self.delay_s)

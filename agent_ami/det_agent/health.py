@@ -4,9 +4,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 
 from det_agent.runtime import StartFailed
 
+# `provision.sh` writes it when it makes an image.
+IMAGE_BUILT_AT = Path("/etc/determined/image-built-at")
 FAILURES_IN_A_ROW = 3
 FIRST_RECHECK_S = 10.0
 LONGEST_RECHECK_S = 600.0
@@ -18,6 +22,15 @@ def uptime_s() -> float | None:
     """Return the seconds since this machine booted, with its sleep, or None if the system does not count them."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return None if clock is None else round(time.clock_gettime(clock), 1)
+
+
+def image_age_s(path: Path = IMAGE_BUILT_AT) -> float | None:
+    """Return the seconds since this machine's image was made, or None for images that do not say it."""
+    try:
+        built_at = datetime.fromisoformat(path.read_text().strip().replace("Z", "+00:00"))
+        return max(0.0, round(time.time() - built_at.timestamp()))
+    except (OSError, ValueError):
+        return None
 
 
 class Health:

@@ -19,7 +19,7 @@ from determined.common.http import (
 
 from det_agent.client import ControlPlane
 from det_agent.containers import Containers
-from det_agent.health import Health, uptime_s
+from det_agent.health import Health, image_age_s, uptime_s
 from det_agent.notices import Signals
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
 from det_agent.runtime import ContainerSessions
@@ -131,6 +131,7 @@ class Loop:
                     self._agent.join_request,
                     out_of_service=self._agent.health.out_of_service,
                     uptime_s=uptime_s(),
+                    image_age_s=image_age_s(),
                     containers=tuple(self._agent.containers.reports().values()),
                     proof=self._agent.proof(),
                 )

@@ -1,6 +1,8 @@
 """An agent that cannot start containers takes no work until its check passes."""
 
 import threading
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from det_agent import health
@@ -100,3 +102,23 @@ def test_rechecks_become_less_frequent_while_starts_fail() -> None:
     assert waits[-1] == health.LONGEST_RECHECK_S
     machine.health.container_started()
     assert machine.health.next_recheck_s() == 10.0
+
+
+@pytest.mark.parametrize(("text", "age"), [("2026-11-01T00:00:00Z\n", 3600.0), ("yesterday", None)])
+def test_age_of_the_image_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, age: float | None
+) -> None:
+    path = tmp_path / "built-at"
+    path.write_text(text)
+    now = datetime(2026, 11, 1, 1, tzinfo=timezone.utc).timestamp()
+    monkeypatch.setattr("det_agent.health.time.time", lambda: now)
+    assert health.image_age_s(path) == age
+
+
+def test_public_image_has_no_age(tmp_path: Path) -> None:
+    assert health.image_age_s(tmp_path / "built-at") is None
+
+
+def test_uptime_is_the_time_of_the_kernel() -> None:
+    uptime_s = health.uptime_s()
+    assert uptime_s == pytest.approx(float(Path("/proc/uptime").read_text().split()[0]), abs=2)

@@ -73,9 +73,31 @@ def test_impossible_uptime_is_ignored(
 ) -> None:
     create(user, activate=True)
     cluster.settle()
-    cluster.boot(cluster.cloud.alive()[0], uptime_s)
+    cluster.boot(cluster.cloud.alive()[0], uptime_s=uptime_s)
     (machine,) = cluster.instances()
     assert (machine["state"], machine["bootedAt"]) == ("REGISTERED", None)
+
+
+@pytest.mark.parametrize(("days", "is_old"), [(29.5, False), (31, True)])
+def test_pool_warns_about_an_image_that_is_older_than_a_month(
+    cluster: RentedCluster, user: Caller, days: float, is_old: bool
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    cluster.boot(cluster.cloud.alive()[0], image_age_s=days * 86400)
+    image = user.get("/api/v1/rented-pools/default")["pool"]["image"]
+    built_at = datetime.fromisoformat(image["builtAt"])
+    assert cluster.time - built_at == timedelta(days=days)
+    assert image["ageDays"] == int(days)
+    warning = "the image is 31 days old: make a new one with `det deploy aws|gcp image`"
+    assert image["warning"] == (warning if is_old else "")
+
+
+def test_pool_with_machines_of_a_public_image_has_no_age(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    start_and_report(cluster, user)
+    assert user.get("/api/v1/rented-pools/default")["pool"]["image"] is None
 
 
 def test_trial_before_its_first_run_has_no_start(cluster: RentedCluster, user: Caller) -> None:

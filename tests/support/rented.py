@@ -154,12 +154,10 @@ class RentedCluster:
             self.api.tick()
             calling.run(self.api.ctx, {"aws": self.cloud}, {"aws": self.market})
 
-    def boot(self, machine: RentedMachine, uptime_s: float | None = None) -> MachineAgent:
+    def boot(self, machine: RentedMachine, **ages: float) -> MachineAgent:
         """Let a machine's agent join with a proof of its machine."""
         agent_id, incarnation = machine.cloud_id, str(uuid.uuid4())
-        body = self.joining(agent_id, incarnation, machine)
-        if uptime_s is not None:
-            body["uptime_s"] = uptime_s
+        body = self.joining(agent_id, incarnation, machine) | ages
         token = self.api.anonymous().post("/agents/v1/join", body)["agent_token"]
         return MachineAgent(self.api.with_token(token), agent_id, incarnation)
 

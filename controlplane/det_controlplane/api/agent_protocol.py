@@ -26,6 +26,7 @@ from det_controlplane.services.agents.polling import Joining, Poll
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.authentication import AGENT_PREFIX
+from det_controlplane.services.machines.admission import MachineAge
 
 # A reason is a sentence, not a log.
 MAX_REASON_CHARACTERS = 2000
@@ -88,6 +89,7 @@ class JoinBody:
     proof: dict[str, Any] = field(default_factory=dict)
     out_of_service: str = ""
     uptime_s: float | None = None
+    image_age_s: float | None = None
     containers: list[ContainerReport] = field(default_factory=list)
 
     def joining(self) -> Joining:
@@ -107,7 +109,7 @@ class JoinBody:
             proof={str(name): str(value) for name, value in self.proof.items()},
             out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
             reports=[container.report() for container in self.containers],
-            uptime_s=_uptime_s(self.uptime_s),
+            age=MachineAge(_duration_s(self.uptime_s), _duration_s(self.image_age_s)),
         )
 
 
@@ -170,8 +172,8 @@ def _links(links: Sequence[SlotLink], slots: Collection[int]) -> list[tuple[int,
     return [(a, b, kind) for (a, b), kind in sorted(pairs.items())]
 
 
-def _uptime_s(reported: float | None) -> float | None:
-    """Return the uptime of a machine, or None without a possible value: no machine is older than ten years."""
+def _duration_s(reported: float | None) -> float | None:
+    """Return the age of a machine or its image, or None without a possible value: none is older than ten years."""
     return reported if reported is not None and 0 <= reported < 3.2e8 else None
 
 

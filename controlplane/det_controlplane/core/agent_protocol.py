@@ -176,8 +176,9 @@ class JoinRequest(Message):
     slots: tuple[Slot, ...] = _list_of(Slot)
     links: tuple[SlotLink, ...] = _list_of(SlotLink)
     out_of_service: str = ""
-    # Seconds since the machine booted. A duration needs no common clock.
+    # Seconds since the machine booted, and since its image was made. Durations need no common clock.
     uptime_s: float | None = None
+    image_age_s: float | None = None
     # All containers of the agent. Runs that were declared lost during its absence can continue.
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
     proof: Mapping[str, str] = field(default_factory=dict, repr=False)

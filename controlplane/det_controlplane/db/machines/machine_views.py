@@ -32,7 +32,7 @@ def _machine_json(*more: Column[Any]) -> ColumnElement[Any]:
         priceUsdHour=cast(_i.price_usd_hour, Float),
         costUsd=cast(func.round(_COST, 6), Float),
         requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),
-        bootedAt=moment(_i.booted_at), registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
+        bootedAt=moment(_i.booted_at), registeredAt=moment(_i.registered_at), imageBuiltAt=moment(_i.image_built_at), drainingSince=moment(_i.draining_since),
         terminatingSince=moment(_i.terminating_since), endedAt=moment(_i.ended_at),
     )  # fmt: skip
 
@@ -63,6 +63,14 @@ def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
     row = select(_machine_json(_i.console)).where(_i.id == id)
     machine: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
     return machine
+
+
+def newest_image(tx: Tx, pool: str, since: datetime) -> datetime | None:
+    """Return when the image of the pool's newest joined machine was made, or None if that is unknown."""
+    joined = (_i.pool == pool, _i.registered_at.is_not(None), _i.requested_at > since)
+    newest = select(_i.image_built_at).where(*joined).order_by(_i.registered_at.desc()).limit(1)
+    built_at: datetime | None = tx.execute(newest).scalar()
+    return built_at
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:

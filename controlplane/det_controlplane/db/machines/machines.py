@@ -328,7 +328,13 @@ def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> b
 
 
 def register(
-    tx: Tx, provider: str, cloud_id: str, agent_id: str, booted_at: datetime | None, now: datetime
+    tx: Tx,
+    provider: str,
+    cloud_id: str,
+    agent_id: str,
+    booted_at: datetime | None,
+    image_built_at: datetime | None,
+    now: datetime,
 ) -> str | None:
     """Assign an agent to a launched machine that has not ended. Return its pool.
 
@@ -344,6 +350,7 @@ def register(
             agent_id=agent_id,
             # A later boot of the same machine does not belong to its start.
             booted_at=case((_i.registered_at.is_(None), booted), else_=_i.booted_at),
+            image_built_at=image_built_at,
             registered_at=func.coalesce(_i.registered_at, now),
         )
         .returning(_i.pool)

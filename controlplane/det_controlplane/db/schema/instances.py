@@ -53,6 +53,7 @@ instances = Table(
     Column("requested_at", Time, nullable=False),
     Column("launched_at", Time),
     Column("booted_at", Time),  # when its kernel started, as its agent reports at the first join
+    Column("image_built_at", Time),
     Column("registered_at", Time),
     Column("draining_since", Time),
     Column("terminating_since", Time),

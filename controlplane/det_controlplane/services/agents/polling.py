@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -32,6 +32,7 @@ from det_controlplane.services.errors import Invalid, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
 from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
+from det_controlplane.services.machines.admission import MachineAge
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
@@ -59,7 +60,7 @@ class Joining:
     product_version: str = ""
     reports: Sequence[Report] = ()  # its running and ended containers
     links: Sequence[tuple[int, int, str]] = ()
-    uptime_s: float | None = None  # of its machine
+    age: MachineAge = field(default_factory=MachineAge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
         name = joining.pool
         if machine is not None:
             slots = len(joining.slots)
-            name = admission.admit(
-                ctx, changed.tx, machine, joining.agent_id, slots, joining.uptime_s
-            )
+            name = admission.admit(ctx, changed.tx, machine, joining.agent_id, slots, joining.age)
         pool = _pool(ctx, name)
         lease_until = now + LEASE
         row = {

@@ -88,10 +88,14 @@ def pools(ctx: Context) -> list[dict[str, Any]]:
 
 
 def pool(ctx: Context, name: str) -> dict[str, Any]:
-    """Return a pool with the usual length of its starts."""
+    """Return a pool with the usual length of its starts and the age of its machine image."""
     shown = _pool_json(ctx, _require_rented_pool(ctx, name))
     with ctx.db.autocommit() as tx:
-        return {**shown, "startPhases": starts.of_pool(ctx, tx, name)}
+        return {
+            **shown,
+            "image": starts.image_of_pool(ctx, tx, name),
+            "startPhases": starts.of_pool(ctx, tx, name),
+        }
 
 
 def _require_rented_pool(ctx: Context, name: str) -> Pool:

@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from det_controlplane.core.provision.boot import has_own_slots
 from det_controlplane.db.engine.database import Tx
@@ -15,6 +16,14 @@ from det_controlplane.services.errors import Invalid, NotSignedIn, Unready
 
 # For longer than any proof is valid by itself.
 PROOFS_REMEMBERED = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineAge:
+    """The seconds since a machine booted and since its image was made, as its agent reports them."""
+
+    uptime_s: float | None = None
+    image_age_s: float | None = None
 
 
 def identity(
@@ -45,7 +54,7 @@ def admit(
     machine: MachineIdentity,
     agent_id: str,
     slots: int,
-    uptime_s: float | None = None,
+    age: MachineAge,
 ) -> str:
     """Bind an agent with so many slots to the machine that the cluster launched; returns the pool of the machine."""
     proof = hashlib.sha256(f"{machine.provider}\n{machine.signed}".encode()).digest()
@@ -55,11 +64,17 @@ def admit(
     if newcomer is not None:
         _check_slots(ctx, newcomer, slots)
     now = ctx.now()
-    booted_at = None if uptime_s is None else now - timedelta(seconds=uptime_s)
-    pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, booted_at, now)
+    pool = machines.register(
+        tx, machine.provider, machine.cloud_id, agent_id,
+        _before(now, age.uptime_s), _before(now, age.image_age_s), now,
+    )  # fmt: skip
     if pool is None:
         raise _not_awaited(machine.provider, machine.cloud_id)
     return pool
+
+
+def _before(now: datetime, seconds: float | None) -> datetime | None:
+    return None if seconds is None else now - timedelta(seconds=seconds)
 
 
 def _check_slots(ctx: Context, machine: Newcomer, slots: int) -> None:

@@ -5,11 +5,14 @@ from typing import Any
 
 from det_controlplane.core.trials.start_phases import QUANTILES, PhaseSummary, phases, summarized
 from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import machine_views
 from det_controlplane.db.trials import start_times, trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
 _PERIOD = timedelta(days=30)
+# Older images lack a month of security updates, and machines do not install them.
+_IMAGE_AGE = timedelta(days=30)
 _MOST_STARTS = 500
 
 
@@ -49,6 +52,20 @@ def of_pool(ctx: Context, tx: Tx, pool: str) -> list[dict[str, Any]]:
         }
         for summary in summaries(ctx, tx, pool)
     ]
+
+
+def image_of_pool(ctx: Context, tx: Tx, pool: str) -> dict[str, Any] | None:
+    """Return the age of the image of the pool's newest machine, or None for images that do not report it."""
+    built_at = machine_views.newest_image(tx, pool, ctx.now() - _PERIOD)
+    if built_at is None:
+        return None
+    age = ctx.now() - built_at
+    old = f"the image is {age.days} days old: make a new one with `det deploy aws|gcp image`"
+    return {
+        "builtAt": built_at.isoformat(timespec="seconds"),
+        "ageDays": age.days,
+        "warning": old if age > _IMAGE_AGE else "",
+    }
 
 
 def summaries(ctx: Context, tx: Tx, pool: str) -> list[PhaseSummary]:
