@@ -39,7 +39,9 @@ class ExperimentConfig(Dict[str, Any]):
         return str((self.get("data_layer") or {}).get("type", "shared_fs"))
 
     def get_data(self) -> Dict[str, Any]:
-        return self.get("data") or {}
+        """Return the user's own `data`. A list of data sets, which `determined.data` opens, gives {}."""
+        data = self.get("data")
+        return data if isinstance(data, dict) else {}
 
     def get_searcher(self) -> Dict[str, Any]:
         return self.get("searcher") or {}

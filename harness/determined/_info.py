@@ -105,7 +105,8 @@ class ClusterInfo:
     @property
     def user_data(self) -> Dict[str, Any]:
         """Return the `data` section of the experiment configuration."""
-        return dict(self.trial._config.get("data") or {}) if self._trial_info else {}
+        data = self.trial._config.get("data") if self._trial_info else None
+        return dict(data) if isinstance(data, dict) else {}
 
     @property
     def container_addrs(self) -> List[str]:

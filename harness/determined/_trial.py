@@ -54,8 +54,9 @@ class TrialContext:
         return self._settings.exp_conf
 
     def get_data_config(self) -> Dict[str, Any]:
-        """Return the `data` section of the experiment configuration."""
-        return dict(self._settings.exp_conf.get("data") or {})
+        """Return the user's own `data` section. A list of data sets, which `determined.data` opens, gives {}."""
+        data = self._settings.exp_conf.get("data")
+        return dict(data) if isinstance(data, dict) else {}
 
     def get_experiment_id(self) -> int:
         return int(self._managed("experiment_id"))

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Va
 
 from det_controlplane.core import hparams
 from det_controlplane.core.config import messages
+from det_controlplane.core.config.data_sets import Data
 from det_controlplane.core.config.environment import BindMount, Environment, Resources
 from det_controlplane.core.config.experiment_sections import (
     Integrations,
@@ -45,7 +46,7 @@ class ExperimentConfig(StrictModel):
     bind_mounts: tuple[BindMount, ...] = Field((), strict=False)
     checkpoint_policy: Literal["best", "all", "none"] = "best"
     checkpoint_storage: Storage
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: Data = Field(default_factory=dict)
     debug: bool = False
     description: str | None = None
     entrypoint: Entrypoint | None = None

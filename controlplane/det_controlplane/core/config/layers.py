@@ -104,6 +104,7 @@ def _policy(item: Any) -> str:
 
 _LISTS: dict[Path, Callable[[list[Any], list[Any]], list[Any]]] = {
     ("bind_mounts",): _append_by_key("container_path"),
+    ("data",): _append_by_key("at"),
     ("resources", "devices"): _append_by_key("container_path"),
     ("environment", "proxy_ports"): _append_by_key("proxy_port"),
     ("environment", "environment_variables", "cpu"): _variables,

@@ -133,6 +133,8 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
         return "must not be empty"
     if kind == "string_too_long":
         return f"must have at most {context['max_length']} characters"
+    if kind == "too_long":
+        return f"must have at most {context['max_length']} entries"
     if kind == "value_error":
         return str(context["error"])
     if kind == "wrong_kind":
@@ -146,7 +148,7 @@ def keys_at(model: type[BaseModel], location: Location) -> list[str]:
     models = [model]
     for part in location:
         if is_kind_tag(part):
-            models = [m for m in models if bare_kind(str(part)) in _kinds_of(m)]
+            models = [m for m in models if bare_kind(str(part)) in _kinds_of(m)] or models
         elif isinstance(part, str):
             models = list(_models_in(models[0].model_fields[part].annotation))
     return list(models[0].model_fields)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from det_controlplane.core import hparams
 from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.core.config.data_sets import data_set_problems
 from det_controlplane.core.config.experiment import ExperimentConfig
 from det_controlplane.core.config.experiment_sections import BUILT_IN_LOG_POLICIES
 from det_controlplane.core.config.layers import merge
@@ -19,6 +20,8 @@ from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
 Raw = Mapping[str, Any]
+# Relative paths of mounts are below it, unless the cluster sets another work directory.
+WORK_DIR = "/run/determined/workdir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,9 @@ def _problems_between_sections(config: Raw, managed: bool) -> Iterator[Problem]:
     for one, other in (("workspace", "project"), ("project", "workspace")):
         if config.get(one) and not config.get(other):
             yield Problem(other, f"is required when {one} is given")
+    yield from data_set_problems(
+        config.get("data"), config.get("bind_mounts"), config.get("checkpoint_storage"), WORK_DIR
+    )
     yield from _problems_of_elastic_trial(config.get("resources"), config.get("entrypoint"))
     if config.get("internal") is not None:
         yield Problem("internal", "must not be set; the native API was removed")
