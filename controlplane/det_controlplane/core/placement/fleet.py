@@ -6,11 +6,12 @@ same size with the same number of free units form a shelf, so a fit looks at a f
 
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 
 from .free_slots import FreeSlots
 from .gangs import by_place, first_together, mix_sizes
+from .held_data import HeldData
 from .links import Score
 from .model import Agent, Fit, FittingPolicy, SlotRequest
 from .tie_break import EqualAgents, TieBreak
@@ -36,6 +37,7 @@ class Roster:
         self.open = [agent.is_open for agent in agents]
         self.places = [agent.place for agent in agents]
         self.zones = [f"{agent.place} {agent.zone}" for agent in agents]
+        self.held = HeldData(agents)
         self.ties = ties
         self.by_hash = sorted(zip(ties.hashes, range(len(agents)), strict=True))
         self.is_best_fit = fitting_policy == "best"
@@ -140,8 +142,38 @@ class Fleet(ABC):
         insort(self._ranked, (self._rank(key), key, shelf))
         return shelf
 
-    def _choose(self, units: int, target: int, blocked: Collection[int]) -> int | None:
-        """Return the agent that the fitting policy prefers among agents with enough free units."""
+    def holds(self, request: SlotRequest, fit: Fit) -> str:
+        """Return which agents of a fit hold data sets of its request. Call it before `take`."""
+        sources = request.data_sets
+        if not sources or self.roster.held.is_empty:
+            return ""
+        agents = [agent for agent, _ in fit]
+        is_choice = len(fit) == 1 and self._could_hold_less(request, fit[0][0])
+        return self.roster.held.sentence(agents, sources, is_choice=is_choice)
+
+    def _could_hold_less(self, request: SlotRequest, agent: int) -> bool:
+        """Return whether another agent of the shelf holds fewer bytes."""
+        held, blocked = self.roster.held, self.blocked(request)
+        most = held.bytes_on(agent, request.data_sets)
+        return any(
+            held.bytes_on(other, request.data_sets) < most
+            for other in self._shelves[self._key(agent)].agents()
+            if other not in blocked
+        )
+
+    def _choose(
+        self, units: int, target: int, blocked: Collection[int], sources: Sequence[str] = ()
+    ) -> int | None:
+        """Return the agent that the fitting policy prefers among agents with enough free units.
+
+        Of the agents on its shelf, the one that holds the most bytes of `sources` is returned."""
+        agent = self._prefer(units, target, blocked)
+        if agent is None or not sources or self.roster.held.is_empty:
+            return agent
+        near = self._shelves[self._key(agent)].nearest_first(target, blocked)
+        return next(agent for _, agent in self._most_data_first(near, sources))
+
+    def _prefer(self, units: int, target: int, blocked: Collection[int]) -> int | None:
         nearest, chosen_rank = None, None
         for rank, (spare, _), shelf in self._ranked:
             if nearest is not None and rank != chosen_rank:
@@ -151,6 +183,22 @@ class Fleet(ABC):
                 if candidate is not None and (nearest is None or candidate < nearest):
                     nearest, chosen_rank = candidate, rank
         return None if nearest is None else nearest[1]
+
+    def _holds_more(self, agent: int, other: int, sources: Sequence[str]) -> bool:
+        """Return whether an agent holds more bytes than another one of the same shelf."""
+        held = self.roster.held
+        if not sources or held.is_empty or self._key(agent) != self._key(other):
+            return False
+        return held.bytes_on(agent, sources) > held.bytes_on(other, sources)
+
+    def _most_data_first(
+        self, agents: Iterable[tuple[int, int]], sources: Sequence[str]
+    ) -> Iterable[tuple[int, int]]:
+        """Sort agents by the bytes that they hold. Equal ones keep their order."""
+        held = self.roster.held
+        if not sources or held.is_empty:
+            return agents
+        return sorted(agents, key=lambda near: -held.bytes_on(near[1], sources))
 
 
 class SlotFleet(Fleet):
@@ -190,19 +238,21 @@ class SlotFleet(Fleet):
         if slots > 1 and self.free_slots.any_links:
             agent = self._best_connected(request, slots, target, blocked)
         else:
-            agent = self._choose(slots, target, blocked)
+            agent = self._choose(slots, target, blocked, request.data_sets)
         if agent is not None:
             return [(agent, slots)]
         if slots == 1 or request.single_agent:
             return None
         if request.strict_topology and self._could_be_one_agent(slots, blocked):
             return None
-        return self._fit_gang(slots, target, blocked, one_zone=request.strict_topology)
+        one_zone = request.strict_topology
+        return self._fit_gang(slots, target, blocked, request.data_sets, one_zone=one_zone)
 
     def _best_connected(
         self, request: SlotRequest, slots: int, target: int, blocked: Collection[int]
     ) -> int | None:
-        """Return the agent with the best connected free slots. The fitting policy decides between equal ones."""
+        """Return the agent with the best connected free slots. The fitting policy decides between equal ones, and data
+        sets between those of a shelf."""
         best: tuple[Score, int] | None = None
         for agent in self._in_preferred_order(slots, target, blocked):
             score = self.free_slots.score(agent, slots)
@@ -210,6 +260,10 @@ class SlotFleet(Fleet):
             if request.strict_topology and score.weakest_class < best_class:
                 continue
             if best is None or score[:2] > best[0][:2]:
+                best = score, agent
+                continue
+            is_equal = score[:2] == best[0][:2]
+            if is_equal and self._holds_more(agent, best[1], request.data_sets):
                 best = score, agent
         return best and best[1]
 
@@ -242,7 +296,13 @@ class SlotFleet(Fleet):
         return sorted(whole, reverse=True)
 
     def _fit_gang(
-        self, slots: int, target: int, blocked: Collection[int], *, one_zone: bool
+        self,
+        slots: int,
+        target: int,
+        blocked: Collection[int],
+        sources: Sequence[str],
+        *,
+        one_zone: bool,
     ) -> Fit | None:
         """Return wholly free agents of one place: of one size, or of several if the pool allows it.
 
@@ -253,7 +313,7 @@ class SlotFleet(Fleet):
             count, rest = divmod(slots, size)
             if not rest and count <= len(self._shelves[size, size]):
                 near = self._shelves[size, size].nearest_first(target, blocked)
-                parts = [(agent, size) for _, agent in near]
+                parts = [(agent, size) for _, agent in self._most_data_first(near, sources)]
                 fits = (first_together(parts, count, span) for span in spans)
                 fit = next(filter(None, fits), None)
                 if fit:
@@ -263,7 +323,9 @@ class SlotFleet(Fleet):
         whole = [
             (agent, size)
             for size in sizes
-            for _, agent in self._shelves[size, size].nearest_first(target, blocked)
+            for _, agent in self._most_data_first(
+                self._shelves[size, size].nearest_first(target, blocked), sources
+            )
         ]
         groups = [group for span in spans for group in by_place(whole, span)]
         mixes = (mix_sizes(group, slots) for group in groups)
@@ -287,5 +349,5 @@ class AuxFleet(Fleet):
 
     def fit(self, request: SlotRequest) -> Fit | None:
         target = self.roster.ties.target(request.allocation_id)
-        agent = self._choose(0, target, self.blocked(request))
+        agent = self._choose(0, target, self.blocked(request), request.data_sets)
         return None if agent is None else [(agent, 0)]

@@ -30,6 +30,7 @@ class Agent(NamedTuple):
     free_slots: tuple[int, ...] = ()  # the numbers of the enabled slots that are free
     topology: Topology | None = None  # the links between its slots, if they are known
     capacity: str = ""  # of a rented machine: spot or on-demand
+    data_sets: tuple[tuple[str, int], ...] = ()  # the sources in its cache, with their bytes there
 
     @property
     def is_open(self) -> bool:
@@ -61,6 +62,8 @@ class SlotRequest(Protocol):
     def blocked_agents(self) -> frozenset[str]: ...
     @property
     def capacity(self) -> AnyCapacity: ...  # empty: any machine
+    @property
+    def data_sets(self) -> tuple[str, ...]: ...  # agents that hold these sources are preferred
 
 
 def may_use(request: SlotRequest, agent: Agent) -> bool:

@@ -54,6 +54,7 @@ class Demand:
     min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
     capacity: AnyCapacity = ""  # the machines that the decision about its deadline allows
     first_offer: str = ""  # rented before others if it is cheap enough
+    data_sets: tuple[str, ...] = ()  # always empty: a new machine holds none
 
     @property
     def least_slots(self) -> int:

@@ -41,6 +41,7 @@ class Request:
     strict_topology: bool = False
     min_slots: int | None = None  # of an elastic gang, which starts with fewer slots too
     capacity: AnyCapacity = ""  # the machines that the decision about its deadline allows
+    data_sets: tuple[str, ...] = ()  # sources; they order agents, so they are no part of the shape
 
     @property
     def least_slots(self) -> int:
@@ -144,6 +145,7 @@ class Start(NamedTuple):
     placements: tuple[Placement, ...]
     backfilled: bool
     slot_ids: tuple[tuple[int, ...], ...] = ()  # the numbers of the slots of each placement
+    data_reason: str = ""  # the agents that already hold its data sets
 
 
 class Preempt(NamedTuple):

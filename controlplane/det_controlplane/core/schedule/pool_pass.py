@@ -67,13 +67,15 @@ class PoolPass:
             return None
         if self.limits.limit:
             self.limits.started(request, sum(slots for _, slots in fit))
+        data_reason = fleet.holds(request, fit)
         if fleet is self.slots:
             numbers = self.slots.take_slots(fit)
         else:
             fleet.take(fit)
             numbers = ((),)
         placements = tuple([Placement(fleet.agents[agent].id, slots) for agent, slots in fit])
-        self.started.append(Start(request.allocation_id, placements, backfilled, numbers))
+        start = Start(request.allocation_id, placements, backfilled, numbers, data_reason)
+        self.started.append(start)
         return fit
 
     def keep(self, request: Request, now: float) -> list[int]:
