@@ -70,6 +70,18 @@ def test_start_on_a_joined_machine_waits_for_slots_only() -> None:
     ]
 
 
+def test_loading_data_is_a_phase_of_its_own() -> None:
+    start = StartTimes(
+        BEGIN, assigned_at=at(4), image_ready_at=at(5), data_ready_at=at(65), started_at=at(66)
+    )
+    assert [(phase.name, phase.seconds) for phase in phases(start)] == [
+        ("decision", 4),
+        ("image", 1),
+        ("data", 60),
+        ("container", 1),
+    ]
+
+
 def test_quantiles_are_values_of_starts() -> None:
     starts = [StartTimes(BEGIN, assigned_at=at(n)) for n in range(1, 101)]
     (decision,) = summarized(starts)

@@ -8,7 +8,7 @@ from determined.common.http import Session
 
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
-from det_cli.render import Column, local_time, say, show
+from det_cli.render import Column, local_time, say, show, size_text
 
 _COLUMNS: tuple[Column, ...] = (
     ("Agent ID", lambda a: a["id"]),
@@ -62,8 +62,22 @@ def describe(args: argparse.Namespace) -> None:
     if kinds:
         columns += [(f"To {slot['id']}", partial(_link, kinds, int(slot["id"]))) for slot in slots]
     show(args, columns, slots, agent, empty=f"agent {args.agent_id} has no slots")
+    _say_data_cache(agent.get("dataCache"))
     if slots and not kinds:
         say("The links between its slots are not known: agents read them from nvidia-smi.")
+
+
+def _say_data_cache(cache: dict[str, Any] | None) -> None:
+    """Print the size of the agent's cache, and the data sets in it, the last used first."""
+    if not cache:
+        return
+    used, size = size_text(cache["usedBytes"]), size_text(cache["sizeBytes"])
+    say(f"Data cache: {used} of {size} used.")
+    for held in cache["sets"]:
+        part = size_text(held["bytes"])
+        if held["bytes"] < held["total"]:
+            part += f" of {size_text(held['total'])}"
+        say(f"  {held['source']}: {part}{', in use' if held.get('in_use') else ''}")
 
 
 def _slot_state(slot: dict[str, Any]) -> str:

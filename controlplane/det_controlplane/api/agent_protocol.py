@@ -19,10 +19,11 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.router import Access, Unaudited, post
 from det_controlplane.core.agent_protocol import RECLAIMS
+from det_controlplane.core.datasets.sources import LONGEST_SOURCE
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
-from det_controlplane.services.agents.polling import Joining, Poll
+from det_controlplane.services.agents.polling import Joining, Poll, ReportedCache
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.authentication import AGENT_PREFIX
@@ -32,6 +33,8 @@ from det_controlplane.services.machines.admission import MachineAge
 MAX_REASON_CHARACTERS = 2000
 # More than any machine has; a pool of them would only mislead the scheduler.
 MAX_SLOTS, MAX_ADDRESSES = 1024, 256
+# An agent reports the last used ones.
+MAX_DATA_SETS = 64
 _DEVICES = ("cpu", "cuda", "rocm")
 _LINK_KIND = re.compile(r"[A-Z]{1,8}\d{0,3}")
 
@@ -63,6 +66,7 @@ class ContainerReport:
     address: str | None = None
     host_ports: dict[str, Any] | None = None
     runtime_id: str | None = None
+    data_s: float | None = None
 
     def report(self) -> Report:
         if self.state.upper() not in ContainerState.__members__:
@@ -120,6 +124,27 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class HeldDataSet:
+    source: str = ""
+    bytes: int = 0
+    total: int = 0
+    in_use: bool = False
+
+
+@dataclass(frozen=True)
+class DataCache:
+    size_bytes: int = 0
+    used_bytes: int = 0
+    sets: list[HeldDataSet] = field(default_factory=list, metadata={"most": MAX_DATA_SETS})
+
+    def reported(self) -> ReportedCache:
+        if min(self.size_bytes, self.used_bytes, *(s.bytes for s in self.sets), 0) < 0:
+            raise BadRequest("data_cache: sizes must not be negative")
+        sets = [s.__dict__ | {"source": s.source[:LONGEST_SOURCE]} for s in self.sets]
+        return ReportedCache(self.size_bytes, self.used_bytes, sets)
+
+
+@dataclass(frozen=True)
 class PollBody:
     incarnation: str = ""
     containers: list[ContainerReport] = field(default_factory=list)
@@ -130,6 +155,7 @@ class PollBody:
     gone: bool = False
     unsent: bool = False
     wait_s: float = 0.0
+    data_cache: DataCache | None = None
 
     def poll(self, token: str) -> Poll:
         _uuid(self.incarnation, "incarnation")
@@ -145,6 +171,7 @@ class PollBody:
             out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
             gone=self.gone,
             unsent=self.unsent,
+            data_cache=None if self.data_cache is None else self.data_cache.reported(),
         )
 
 

@@ -14,6 +14,8 @@ Failure = Literal["container_failed", "image_pull", "agent_error", "aborted"]
 SlotType = Literal["cuda", "rocm", "cpu"]
 # An "alone" report had no effect. The agent sends it again to the route of single reports, which answers it.
 ReportOutcome = Literal["stored", "alone"]
+# cached: the task starts when all objects are there. stream: objects are loaded on access.
+DataMode = Literal["cached", "stream"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
 # The cloud takes this machine away, or probably will. The next machine should come from another offer.
 RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
@@ -83,6 +85,15 @@ class Mount(Message):
 
 
 @dataclass(frozen=True)
+class DataSetMount(Message):
+    """A data set of a task. The agent loads it and mounts it read-only."""
+
+    source: str
+    at: str
+    mode: DataMode = "cached"
+
+
+@dataclass(frozen=True)
 class Device(Message):
     host_path: str
     container_path: str
@@ -133,6 +144,7 @@ class ContainerSpec(Message):
     local_ports: tuple[int, ...] = ()  # open to the machine itself, for the relay
     log_patterns: tuple[str, ...] = ()
     slot_ids: tuple[int, ...] = ()
+    data_sets: tuple[DataSetMount, ...] = _list_of(DataSetMount)
     user: TaskUser = field(default=TaskUser(), metadata={"of": TaskUser})
 
 
@@ -149,6 +161,7 @@ class ContainerReport(Message):
     address: str | None = None
     host_ports: Mapping[str, int] | None = None
     runtime_id: str | None = None
+    data_s: float | None = None  # how long its data sets were loaded before it started
 
     def moved(self, state: ContainerState, **changes: Any) -> "ContainerReport":
         return replace(self, state=state, **changes)
@@ -225,6 +238,25 @@ class JoinAnswer(Message):
 
 
 @dataclass(frozen=True)
+class HeldDataSet(Message):
+    """A data set of which the agent's cache holds `bytes` of `total`."""
+
+    source: str
+    bytes: int
+    total: int
+    in_use: bool = False
+
+
+@dataclass(frozen=True)
+class DataCacheReport(Message):
+    """The agent's cache of data sets. `sets` begins with the last used one."""
+
+    size_bytes: int
+    used_bytes: int
+    sets: tuple[HeldDataSet, ...] = _list_of(HeldDataSet)
+
+
+@dataclass(frozen=True)
 class PollRequest(Message):
     incarnation: str
     seq: int
@@ -235,6 +267,8 @@ class PollRequest(Message):
     wait_s: float = 0.0
     gone: bool = False  # the agent exits and no container of it runs any more
     unsent: bool = False  # the agent's disk has log lines that were not sent yet
+    # Sent after a change, and with the first poll after a join.
+    data_cache: DataCacheReport | None = field(default=None, metadata={"of": DataCacheReport})
 
 
 @dataclass(frozen=True)

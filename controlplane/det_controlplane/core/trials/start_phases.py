@@ -15,6 +15,7 @@ PHASES = (
     "join",  # until its agent joined
     "assignment",  # until the scheduler gave the slots to the run
     "image",  # until the image was there
+    "data",  # until the data sets were there, if there are any
     "container",  # until the container ran
     "first report",  # until the first metrics arrived
 )
@@ -34,6 +35,7 @@ class StartTimes:
     machine_joined_at: datetime | None = None
     assigned_at: datetime | None = None
     image_ready_at: datetime | None = None
+    data_ready_at: datetime | None = None
     started_at: datetime | None = None
     first_report_at: datetime | None = None
     usd_hour: float = 0.0  # of the rented machines of the run
@@ -54,6 +56,7 @@ def phases(times: StartTimes) -> list[Phase]:
         times.machine_joined_at,
         times.assigned_at if times.machine_joined_at else None,
         times.image_ready_at,
+        times.data_ready_at,
         times.started_at,
         times.first_report_at,
     )

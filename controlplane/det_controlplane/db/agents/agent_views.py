@@ -38,6 +38,8 @@ _SHOWN_AGENT = fields(
         "draining": "a.draining::text",
         "outOfService": "to_json(a.out_of_service)",
         "links": "a.links::text",
+        "dataCache": "coalesce((SELECT json_build_object('sizeBytes', d.size_bytes, 'usedBytes', d.used_bytes, 'sets', d.sets)"
+        " FROM data_caches d WHERE d.agent_id = a.id)::text, 'null')",
         "slots": "'{', CASE WHEN :slots THEN s.shown END, '}'",
         "containers": "'{', CASE WHEN :containers THEN c.shown END, '}'",
         "slotStats": """'{"typeStats":', coalesce(n.types, '{}'), ',"brandStats":', coalesce(n.brands, '{}'), '}'""",

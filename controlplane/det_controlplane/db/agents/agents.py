@@ -107,6 +107,10 @@ _SET_OVERDUE = (
     .where(_agents.id == bindparam("agent"))
     .values(state=bindparam("state_now"), lost_after=bindparam("deadline"))
 )
+_STORE_DATA_CACHE = text("""
+    INSERT INTO data_caches (agent_id, size_bytes, used_bytes, sets) VALUES (:agent, :size, :used, cast(:sets AS jsonb))
+    ON CONFLICT (agent_id) DO UPDATE SET size_bytes = excluded.size_bytes, used_bytes = excluded.used_bytes, sets = excluded.sets
+""")
 _SUSPECT_IF_SILENT = (
     update(schema.agents)
     .where(_agents.id == bindparam("agent"), _agents.last_seen_at < bindparam("since"))
@@ -282,6 +286,14 @@ def lock_overdue(tx: Tx, now: datetime) -> list[OverdueAgent]:
 def set_overdue(tx: Tx, agent_id: str, state: AgentState, lost_after: datetime) -> None:
     params = {"agent": agent_id, "state_now": state, "deadline": lost_after}
     tx.execute(_SET_OVERDUE, params)
+
+
+def store_data_cache(
+    tx: Tx, agent_id: str, size: int, used: int, sets: list[dict[str, Any]]
+) -> None:
+    """Store the data sets in an agent's cache."""
+    params = {"agent": agent_id, "size": size, "used": used, "sets": as_json(sets)}
+    tx.execute(_STORE_DATA_CACHE, params)
 
 
 def is_lost(tx: Tx, agent_id: str) -> bool:

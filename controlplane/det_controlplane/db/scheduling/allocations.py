@@ -190,6 +190,7 @@ _PROGRESS = text("""
             ELSE workspace_name END
     WHERE id = :id AND state <> 'TERMINATED' AND state <> 'WAITING'
 """)
+_DATA_TIME = text("UPDATE allocations SET data_s = greatest(data_s, :seconds) WHERE id = :id")
 _UPDATE_LIVE = update(schema.allocations).where(_a.id == bindparam("allocation_id"), _LIVE)
 _READY = _UPDATE_LIVE.where(~_a.ready).values(ready=True)
 _ACKNOWLEDGE = _UPDATE_LIVE.values(preempt_acked=True)
@@ -318,6 +319,11 @@ def kill(tx: Tx, allocation_id: str, reason: str, *, decided: bool = False) -> b
     A decided kill stores its own reason. Any other kill keeps the reason of the earlier stop request."""
     params = {"id": allocation_id, "reason": reason, "decided": decided}
     return tx.execute(_KILL, params).rowcount == 1
+
+
+def record_data_time(tx: Tx, allocation_id: str, seconds: float) -> None:
+    """Store how long an agent loaded data sets. The slowest agent of a gang counts."""
+    tx.execute(_DATA_TIME, {"id": allocation_id, "seconds": seconds})
 
 
 def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:

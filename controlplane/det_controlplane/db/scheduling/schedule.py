@@ -35,7 +35,8 @@ _AGENTS = text("""
            (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
             AND cardinality(c.slot_ids) = 0) AS aux_used,
            coalesce(max(i.provider || ' ' || i.region), '') AS place, coalesce(max(i.zone), '') AS zone,
-           coalesce(max(i.capacity::text), '') AS capacity
+           coalesce(max(i.capacity::text), '') AS capacity,
+           (SELECT d.sets FROM data_caches d WHERE d.agent_id = a.id) AS data_sets
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id LEFT JOIN LATERAL (
         SELECT provider, region, zone, capacity FROM instances WHERE agent_id = a.id AND state NOT IN ('GONE', 'FAILED') LIMIT 1
     ) i ON true
@@ -81,7 +82,7 @@ _ALLOCATIONS = text(f"""
 _DETAILS = text(f"""
     SELECT string_agg(concat_ws(chr(30), {_VERSION}, {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at),
             coalesce(a.min_slots::text, ''), a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), a.strict_topology, coalesce(a.capacity, ''),
-            j.in_queue,
+            array_to_string(a.data_sets, chr(31)), j.in_queue,
             coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, ''),
             coalesce(a.wait_code::text, ''),
             encode(sha256(convert_to(concat_ws(' ', a.machine_code, a.machine_reason), 'UTF8')), 'hex')), chr(10))
@@ -90,9 +91,9 @@ _DETAILS = text(f"""
 # A pass changes allocations of many experiments. Their reports lock them in another order, so a pass skips locked ones.
 _ASSIGN = text("""
     WITH x AS (
-        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, slots integer, backfilled boolean, ports jsonb)
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, slots integer, backfilled boolean, ports jsonb, data_reason text)
         JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
-    UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
+    UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled, data_reason = x.data_reason,
         slots = CASE WHEN a.min_slots IS NULL THEN a.slots ELSE x.slots END, ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_reason_id = NULL, wait_since = NULL
     FROM x WHERE a.id = x.id RETURNING a.id, a.epoch, a.task_id
 """)
@@ -156,6 +157,7 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
             Agent(
                 r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place, r.zone,
                 tuple(r.free), topology_of(links_from(r.links)), r.capacity,
+                tuple((held["source"], held["bytes"]) for held in r.data_sets or ()),
             )
             for r in agent_rows
         ),
@@ -213,10 +215,11 @@ def _get_cache(engine: Engine, default_priority: int) -> dict[str, Queued]:
 
 
 def _parse_queued(line: str) -> tuple[str, Queued]:
-    version, job, id, slots, requested_at, least, single, preemptible, blocked, strict, capacity, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
+    version, job, id, slots, requested_at, least, single, preemptible, blocked, strict, capacity, data_sets, in_queue, reason, *more = line.split(_NEXT)  # fmt: skip
     request = Request(
         id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
         _agent_ids(blocked), strict == "t", int(least) if least else None, cast(AnyCapacity, capacity),
+        tuple(data_sets.split(_ITEM)) if data_sets else (),
     )  # fmt: skip
     return version, Queued(request, in_queue == "t", int(reason) if reason else None, *more)
 
@@ -289,6 +292,7 @@ def assign(
             "slots": sum(p.slots for p in start.placements),
             "backfilled": start.backfilled,
             "ports": own,
+            "data_reason": start.data_reason,
         }
         for start, own in zip(starts, ports, strict=True)
     ]

@@ -19,8 +19,9 @@ _REASONS = (
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'is pulling its image on ' || {agents}
-            WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet'
-            ELSE 'runs on ' || {agents} || {placement} || {elastic} || {silent} || {awaited} || {stragglers} END,
+            WHEN a.state = 'STARTING' AND cardinality(a.data_sets) > 0 THEN 'loads its data sets on ' || {agents} || {data}
+            WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet' || {data}
+            ELSE 'runs on ' || {agents} || {data} || {placement} || {elastic} || {silent} || {awaited} || {stragglers} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
@@ -32,6 +33,7 @@ _REASONS = (
         "{agents}",
         "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
     )
+    .replace("{data}", "CASE WHEN a.data_reason = '' THEN '' ELSE '; ' || a.data_reason END")
     .replace(
         "{placement}",
         """coalesce((SELECT '; its machines are in ' || string_agg(DISTINCT m.zone, ' and ') || ', ' || string_agg(DISTINCT m.placement, '; ')

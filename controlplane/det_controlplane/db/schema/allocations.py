@@ -115,6 +115,10 @@ allocations = Table(
     Column("single_agent", Boolean, nullable=False, server_default=text("false")),
     # It waits for the best links between its slots that a machine can offer.
     Column("strict_topology", Boolean, nullable=False, server_default=text("false")),
+    # The sources of its data sets, and the agents that held them when it was placed.
+    Column("data_sets", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("data_reason", Text, nullable=False, server_default=text("''")),
+    Column("data_s", Double),  # how long its slowest agent loaded them before the start
     Column("preempt_timeout_s", Integer, nullable=False, server_default=text("3600")),
     Column("backfilled", Boolean, nullable=False, server_default=text("false")),
     Column("ready", Boolean, nullable=False, server_default=text("false")),  # rendezvous complete
@@ -261,6 +265,17 @@ event.listen(
     DDL(
         "ALTER TABLE agents SET (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
     ),  # type: ignore[no-untyped-call]
+)
+
+# The data sets that agents hold on their disks. Agents report changes.
+data_caches = Table(
+    "data_caches",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("used_bytes", BigInteger, nullable=False),
+    # [{source, bytes, total, in_use}], the last used first.
+    Column("sets", JSON, nullable=False),
 )
 
 containers = Table(

@@ -12,7 +12,8 @@ from det_controlplane.db.engine.database import Tx
 # A machine counts for a start if it was rented after the request. Reports of earlier runs end at the step from which the
 # run started.
 _TIMES = """
-    SELECT a.id, a.requested_at, a.assigned_at, a.pull_ended_at, a.started_at, m.machine_requested_at, m.launched_at,
+    SELECT a.id, a.requested_at, a.assigned_at, a.pull_ended_at, a.started_at,
+           least(a.pull_ended_at + make_interval(secs => a.data_s), a.started_at) AS data_ready_at, m.machine_requested_at, m.launched_at,
            m.booted_at, m.registered_at, coalesce(p.usd_hour, 0)::float8 AS usd_hour, r.reported_at
     FROM chosen a
     LEFT JOIN LATERAL (
@@ -69,6 +70,7 @@ def _start(row: Any) -> Start:
         machine_joined_at=row.registered_at,
         assigned_at=row.assigned_at,
         image_ready_at=row.pull_ended_at,
+        data_ready_at=row.data_ready_at,
         started_at=row.started_at,
         first_report_at=row.reported_at,
         usd_hour=row.usd_hour,

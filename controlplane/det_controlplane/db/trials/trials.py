@@ -151,15 +151,17 @@ _EXPERIMENT = """experiment AS (
                coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
                coalesce(e.config#>>'{resources,topology}' = 'strict', false) AS strict_topology,
                (e.config#>>'{resources,min_slots_per_trial}')::integer AS min_slots,
+               CASE WHEN json_typeof(e.config->'data') = 'array' THEN ARRAY(
+                   SELECT DISTINCT s->>'source' FROM json_array_elements(e.config->'data') s ORDER BY 1) ELSE '{}' END AS data_sets,
                coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s,
                CASE WHEN EXISTS (SELECT 1 FROM deadlines d WHERE d.experiment_id = e.id) THEN 'none' END AS capacity,
                cast(e.config#>>'{searcher,source_checkpoint_uuid}' AS uuid) AS source
         FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id)"""
 # For the trials in `ready`.
 _ALLOCATE = """INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
-        strict_topology, capacity, min_slots, max_slots, preempt_timeout_s, requested_at, not_before, wait_code, wait_reason, wait_since)
+        strict_topology, capacity, data_sets, min_slots, max_slots, preempt_timeout_s, requested_at, not_before, wait_code, wait_reason, wait_since)
     SELECT r.task_id || '.' || r.run_id, r.task_id, r.id, e.job_id, r.run_id, e.pool, e.slots_per_trial, 'QUEUED', true,
-           e.single_agent, e.strict_topology, e.capacity, e.min_slots,
+           e.single_agent, e.strict_topology, e.capacity, e.data_sets, e.min_slots,
            CASE WHEN e.min_slots IS NOT NULL THEN e.slots_per_trial END, e.preempt_timeout_s, :now, :not_before, :wait_code, :wait_reason, :wait_since
     FROM ready r, experiment e WHERE r.run_id > 0 ORDER BY r.id"""
 _TELL_QUEUED = """told AS (

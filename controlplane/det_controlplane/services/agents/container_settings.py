@@ -4,7 +4,7 @@ import posixpath
 from dataclasses import replace
 from typing import Any
 
-from det_controlplane.core.agent_protocol import ContainerSpec, Device, Mount
+from det_controlplane.core.agent_protocol import ContainerSpec, DataSetMount, Device, Mount
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 
 SHARED_FS_MOUNT = "/determined_shared_fs"
@@ -32,6 +32,7 @@ def applied(
         force_pull=bool(environment.get("force_pull_image")),
         registry_auth=environment.get("registry_auth") or {},
         mounts=_mounts(config, spec.work_dir),
+        data_sets=_data_sets(config.get("data")),
         devices=tuple(Device.from_json(d) for d in resources.get("devices") or []),
         shm_size_bytes=resources.get("shm_size") or defaults.shm_size_bytes,
         cap_add=tuple(environment.get("add_capabilities") or ()),
@@ -57,6 +58,12 @@ def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
         propagation = storage.get("propagation") or "rprivate"
         mounts.append(Mount(storage["host_path"], SHARED_FS_MOUNT, propagation=propagation))
     return tuple(mounts)
+
+
+def _data_sets(data: Any) -> tuple[DataSetMount, ...]:
+    """Return the data sets of the list form of `data`. The object form is the user's own."""
+    entries = data if isinstance(data, list) else ()
+    return tuple(DataSetMount.from_json(entry) for entry in entries)
 
 
 def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:

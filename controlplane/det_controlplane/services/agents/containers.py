@@ -54,6 +54,7 @@ class Report:
     address: str | None = None
     host_ports: dict[str, Any] | None = None
     runtime_id: str | None = None
+    data_s: float | None = None
 
     @property
     def terminated(self) -> bool:
@@ -121,6 +122,8 @@ def _apply(
     )  # fmt: skip
     if not newer:
         return None
+    if report.data_s is not None:
+        allocations.record_data_time(tx, allocation_id, report.data_s)
     if report.terminated:
         slots.release_container(tx, UUID(report.id))
         change.queue_changed(allocation.pool)

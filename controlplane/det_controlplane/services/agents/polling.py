@@ -154,6 +154,15 @@ def _has_deployment_token(ctx: Context, joining: Joining) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedCache:
+    """The data sets in an agent's cache."""
+
+    size_bytes: int
+    used_bytes: int
+    sets: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     token: str
     incarnation: str
@@ -166,6 +175,7 @@ class Poll:
     out_of_service: str = ""  # why the agent cannot start containers now
     gone: bool = False  # the agent ends, and none of its containers runs
     unsent: bool = False  # log lines wait on its disk
+    data_cache: ReportedCache | None = None  # None: it has not changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,10 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     touched = _extend_lease(ctx, poll)
     agent_id = touched.agent_id
     assigned = touched.assigned
+    if poll.data_cache is not None and touched.newest:
+        cache = poll.data_cache
+        with ctx.db.autocommit() as tx:
+            agents.store_data_cache(tx, agent_id, cache.size_bytes, cache.used_bytes, cache.sets)
     reported = {r.id: r for r in poll.reports}
     changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:

@@ -151,7 +151,8 @@ def _announce_starts(
     for start in starts:
         where = ", ".join(p.agent_id for p in start.placements)
         task_id = assigned[start.allocation_id].task_id
-        lines.append(NamedLine(task_id, f" was assigned to an agent: {where}"))
+        because = f" ({start.data_reason})" if start.data_reason else ""
+        lines.append(NamedLine(task_id, f" was assigned to an agent: {where}{because}"))
         change.wake(f"logs:{task_id}")
     logs.add_named_lines(change.tx, lines, change.now)
 
