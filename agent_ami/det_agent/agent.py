@@ -19,6 +19,10 @@ from determined.common.http import Session
 from det_agent import other_cloud
 from det_agent.client import ControlPlane
 from det_agent.containers import ContainerDependencies, Containers
+from det_agent.data_cache import DataCache
+from det_agent.data_sets import DataSets, NoDataSets
+from det_agent.data_stores import StoreDependencies
+from det_agent.data_web import Web
 from det_agent.environment import AgentEnvironment
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.gpus import LOOK_S, GpuNotices, Gpus
@@ -76,6 +80,7 @@ class Agent:
         self._lent = other_cloud.credentials_of(settings)
         self._leaving = False
         self._runtime = self._make_runtime()
+        self._data = self._make_data()
         self._ping_token = secrets.token_urlsafe(16)
         self._gateway = self._make_gateway()
         self._gpus = Gpus(self._slots)
@@ -125,6 +130,7 @@ class Agent:
         self._health.stop()
         self._gateway.stop()
         self._reports.stop()
+        self._data.close()
         if ended is not None:
             raise ended
 
@@ -179,7 +185,9 @@ class Agent:
         self._runtime.remove_leftovers()
         cluster_id = self._cluster[0]
         if cluster_id:
-            for started in self._runtime.adoptable(cluster_id):
+            adoptable = self._runtime.adoptable(cluster_id)
+            self._data.keep([started.key for started in adoptable])
+            for started in adoptable:
                 self._containers.adopt(started)
 
     def _log_refusal(self, key: ContainerKey, text: str) -> None:
@@ -212,6 +220,22 @@ class Agent:
             containers, lambda: self._cluster[0], self._slots, *links, self._settings.task_python
         )
 
+    def _make_data(self) -> DataSets | NoDataSets:
+        settings = self._settings
+        if settings.data_cache_size == 0:
+            return NoDataSets("data_cache_size of this agent is 0")
+        web = Web(may_use_loopback=self._runtime.kind == "process")
+        may_use_buckets = settings.identity == "token" or settings.container_credentials != "none"
+        stores = StoreDependencies(web, self._lent, may_use_buckets)
+        try:
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+            settings.data_dir.chmod(0o711)
+            cache = DataCache(settings.data_dir.absolute(), settings.data_cache_size or 0)
+        except OSError as e:
+            _log.error("this agent has no data cache: %s", e)
+            return NoDataSets(f"this agent has no data cache: {e}")
+        return DataSets(cache, stores, self._changed.set)
+
     def _make_gateway(self) -> Gateway:
         dependencies = GatewayDependencies(
             self._settings.agent_id,
@@ -221,6 +245,7 @@ class Agent:
             self._upstream,
             self._ping_token,
             self._lent,
+            data=self._data,
         )
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
@@ -277,6 +302,7 @@ class Agent:
             address=self._address,
             environment=self._environment,
             health=self._health,
+            data=self._data,
             flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
             keep_exited=self._settings.keep_exited,
         )
@@ -295,6 +321,7 @@ class Agent:
             pace_logs=self._shipper.pace,
             has_unsent=self._spool.has_unsent,
             want_relay=self._relay.set_address,
+            data_cache=self._data.report,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 

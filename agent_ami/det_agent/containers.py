@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from det_controlplane.core.agent_protocol import (
@@ -17,6 +17,7 @@ from det_controlplane.core.agent_protocol import (
 )
 from determined.common.exit_status import AGENT_AWAY
 
+from det_agent.data_sets import NO_DATA_SETS, DataSets, NoDataSets, StoreDown
 from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.log_cursor import LogCursor
@@ -71,6 +72,7 @@ class ContainerDependencies:
     environment: Callable[[ContainerSpec], AgentEnvironment]
     health: Health
     flush_logs: Callable[[], bool]
+    data: DataSets | NoDataSets = NO_DATA_SETS
     keep_exited: bool = False
 
 
@@ -188,8 +190,11 @@ class Containers:
             _log.exception("container %s may still run", container.key.id)
         self._fail(container, "agent_error", message)
 
-    def _fail(self, container: _Container, failure: Failure, message: str) -> None:
-        if failure == "agent_error":
+    def _fail(
+        self, container: _Container, failure: Failure, message: str, *, is_own: bool = True
+    ) -> None:
+        """End a container that could not start. `is_own` says whether this machine may be the cause."""
+        if failure == "agent_error" and is_own:
             self._agent.health.container_failed_to_start(message)
         try:
             self._log_line(container, message, level="ERROR")
@@ -203,7 +208,7 @@ class Containers:
         except StartFailed as e:
             if isinstance(e, NoRoom):
                 self._agent.health.leave_service(str(e))
-            self._fail(container, e.failure, str(e))
+            self._fail(container, e.failure, str(e), is_own=not isinstance(e, StoreDown))
         else:
             self._watch(container)
 
@@ -215,14 +220,22 @@ class Containers:
         if container.kill_asked.is_set():
             raise StartFailed("aborted", "the container was killed before it started")
         self._move(container, "starting")
-        env = container_env(spec, self._agent.environment(spec))
+        data = self._agent.data.prepare(
+            container.key,
+            spec.data_sets,
+            lambda text: self._log_line(container, text),
+            container.kill_asked.is_set,
+        )
+        env = container_env(spec, self._agent.environment(spec), data.folders)
+        spec = replace(spec, mounts=(*spec.mounts, *data.mounts))
         started = self._agent.runtime.start(spec, env)
         container.started = started
         self._agent.health.container_started()
         if container.kill_asked.is_set():
             self._agent.runtime.kill(container.key)
         self._log_line(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
-        self._set(container, self._running(container.report, started))
+        report = replace(container.report, data_s=data.seconds)
+        self._set(container, self._running(report, started))
 
     def _watch(self, container: _Container) -> None:
         started = container.started
@@ -291,6 +304,7 @@ class Containers:
         except Exception:
             _log.exception("the last words of container %s may be lost", container.key.id)
         self._agent.sessions.close(container.key.id)
+        self._agent.data.release(container.key)
         self._set(container, report)
 
     def _clean_up(self, container: _Container) -> None:

@@ -4,10 +4,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 RUN_DIR = "/run/determined"
+NO_FOLDERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,12 @@ class AgentEnvironment:
     shared_credentials: tuple[str, ...] = ()
 
 
-def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
-    """Return the specification's variables together with the agent's variables."""
+def container_env(
+    spec: ContainerSpec, here: AgentEnvironment, data_folders: Mapping[str, str] = NO_FOLDERS
+) -> dict[str, str]:
+    """Return the specification's variables together with the agent's variables.
+
+    `data_folders` are the directories of the task's data sets on this machine, by mount point."""
     return {
         **here.proxies,
         "DET_CLUSTER_ID": here.cluster_id,
@@ -47,12 +53,31 @@ def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]
         "DET_RESOURCES_ID": spec.container_id,
         "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
         "DET_RUNTIME": here.runtime,
+        **_data_env(spec, here, data_folders),
         **(
             {"DET_MACHINE_CREDENTIALS": ",".join(here.shared_credentials)}
             if here.shared_credentials
             else {}
         ),
     }
+
+
+def _data_env(
+    spec: ContainerSpec, here: AgentEnvironment, folders: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variable by which `determined.data` finds the data sets. Processes see the machine's own paths."""
+    if not spec.data_sets:
+        return {}
+    entries = [
+        {
+            "source": one.source,
+            "at": one.at,
+            "mode": one.mode,
+            "path": folders.get(one.at, one.at) if here.runtime == "process" else one.at,
+        }
+        for one in spec.data_sets
+    ]
+    return {"DET_DATA_SETS": json.dumps(entries)}
 
 
 def assigned(spec: ContainerSpec, slots: Sequence[Slot]) -> list[Slot]:

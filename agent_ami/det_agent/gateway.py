@@ -21,6 +21,9 @@ from determined.common.connections import Connections
 
 from det_agent.connection_limits import LimitedServer
 from det_agent.credentials import MachineCredentials
+from det_agent.data_objects import DataChanged, DataRefused, DataUnavailable
+from det_agent.data_sets import NO_DATA_SETS, DataSets, NoDataSets
+from det_agent.data_transfer import DiskFull
 from det_agent.log_limits import LogLimits
 from det_agent.report_delivery import TrialReport
 from det_agent.request_bodies import (
@@ -69,6 +72,7 @@ MOST_READ_ON_BYTES, READ_ON_S = 16 * 1024 * 1024, 5.0
 _STOP_S = 0.05
 PING_PATH = "/det-agent/ping"
 CREDENTIALS_PATH = "/det-agent/credentials/"
+DATA_FILES_PATH, DATA_FETCH_PATH = "/det-agent/data/files", "/det-agent/data/fetch"
 _TOO_MANY_LOGS = "too many bytes of logs in one request: send fewer lines at a time"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
@@ -88,6 +92,7 @@ class GatewayDependencies:
     # By the cloud's name.
     credentials: Mapping[str, MachineCredentials] = field(default_factory=dict)
     others: Budget = field(default_factory=Budget)
+    data: DataSets | NoDataSets = NO_DATA_SETS
 
 
 class Gateway:
@@ -158,6 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"agent": self.agent.agent_id, "ping": self.agent.ping_token})
         elif path.startswith(CREDENTIALS_PATH):
             self._send_credentials(path.removeprefix(CREDENTIALS_PATH))
+        elif path in (DATA_FILES_PATH, DATA_FETCH_PATH):
+            self._answer_data(path)
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
         elif is_trial_report(self.command, path):
@@ -196,6 +203,23 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, dict(credentials.current()))
         except OSError as e:
             return self._refuse(503, f"the machine's role is not available: {e}")
+
+    def _answer_data(self, path: str) -> None:
+        """List the files of a container's data set, or load one of them."""
+        key = self.agent.sessions.owner_of(self._tokens())
+        if key is None:
+            return self._refuse(401, "the session token belongs to no container of this agent")
+        query = parse_qs(urlsplit(self.path).query)
+        at, name = (query.get("at") or [""])[0], (query.get("path") or [""])[0]
+        try:
+            if path == DATA_FILES_PATH:
+                return self._answer(200, {"files": self.agent.data.files(key, at)})
+            self.agent.data.fetch(key, at, name)
+            return self._answer(200, {})
+        except (DataRefused, DataChanged) as e:
+            return self._refuse(404, str(e))
+        except (DataUnavailable, DiskFull, OSError) as e:
+            return self._refuse(503, str(e))
 
     def _take_logs(self) -> None:
         key = self.agent.sessions.owner_of(self._tokens())

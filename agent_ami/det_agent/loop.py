@@ -8,7 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from det_controlplane.core.agent_protocol import JoinAnswer, JoinRequest, PollAnswer, PollRequest
+from det_controlplane.core.agent_protocol import (
+    DataCacheReport,
+    JoinAnswer,
+    JoinRequest,
+    PollAnswer,
+    PollRequest,
+)
 from determined.common.connections import JITTER, pauses
 from determined.common.http import (
     APIError,
@@ -54,6 +60,7 @@ class LoopDependencies:
     pace_logs: Callable[[float], None]
     has_unsent: Callable[[], bool]
     want_relay: Callable[[str], None]
+    data_cache: Callable[[], DataCacheReport | None] = lambda: None
     silence_limit_s: float = 0.0
 
 
@@ -66,6 +73,7 @@ class _Contact:
     applied: int = 0
     seen: str = ""
     silent_since: float | None = None
+    data_cache: DataCacheReport | None = None  # as the control plane knows it
 
 
 class _Outcome(enum.Enum):
@@ -142,6 +150,7 @@ class Loop:
                 self._back_off(next_pause, e)
             else:
                 self._contact.silent_since = None
+                self._contact.data_cache = None
                 self._may_wait_s = answer.may_wait_s
                 _log.info("joined the cluster %s", answer.cluster_id)
                 return
@@ -190,6 +199,8 @@ class Loop:
             reports = self._agent.containers.reports()
             self._contact.polls += 1
             seq = self._contact.polls
+            data_cache = self._agent.data_cache()
+            is_known = data_cache == self._contact.data_cache
         try:
             answer = self._agent.control_plane.poll(
                 PollRequest(
@@ -202,12 +213,14 @@ class Loop:
                     wait_s=wait_s,
                     gone=gone,
                     unsent=self._agent.has_unsent(),
+                    data_cache=None if is_known else data_cache,
                 )
             )
         except ConflictError as e:
             raise AgentReplaced(e.message) from e
         with self._contact.lock:
             self._contact.silent_since = None
+            self._contact.data_cache = data_cache
             if self._contact.applied != applied_before:
                 # Two requests were in progress, so this answer may be older than the applied one.
                 return _Outcome.OVERTAKEN

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import json
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,16 @@ OPTIONS = (
         "state_dir",
         "/var/lib/determined/agent",
         "directory for identity, stored logs and reports, one for each agent (/var/lib/determined/agent)",
+    ),
+    Option(
+        "data_dir",
+        "",
+        "directory for data sets of tasks, on the fastest local disk (the folder data of state_dir)",
+    ),
+    Option(
+        "data_cache_size",
+        "",
+        "most bytes of data sets on this machine, for example 500g; 0 loads none (half of the disk)",
     ),
     Option("token_file", "", "file with the bootstrap token; read at every join"),
     Option(
@@ -171,6 +182,8 @@ class Settings:
     runtime: str
     task_python: str
     state_dir: Path
+    data_dir: Path
+    data_cache_size: int | None  # None: half of the disk; 0: no data sets
     token_file: str
     identity: str
     cluster_id: str
@@ -305,6 +318,8 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         runtime=v["container_runtime"],
         task_python=v["task_python"],
         state_dir=Path(v["state_dir"]),
+        data_dir=Path(v["data_dir"] or f"{v['state_dir']}/data"),
+        data_cache_size=_bytes("data_cache_size", v["data_cache_size"]),
         token_file=v["token_file"],
         identity=v["identity"],
         cluster_id=v["cluster_id"],
@@ -346,6 +361,15 @@ def _slots(v: Mapping[str, Any]) -> str:
     if v["slots"]:
         return str(v["slots"])
     return f"artificial:{v['artificial_slots']}" if v["artificial_slots"] else str(v["slot_type"])
+
+
+def _bytes(name: str, text: str) -> int | None:
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgtp])(?:i?b)?|b)?", str(text).strip().lower())
+    if match is None:
+        raise BadSettings(f"{name}: {text!r} is not a size such as 500g")
+    return int(float(match[1]) * 1024 ** " kmgtp".index(match[2] or " "))
 
 
 def _external_account(text: str) -> Mapping[str, Any]:

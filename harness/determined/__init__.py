@@ -66,6 +66,7 @@ _NAMES: Dict[str, str] = {
 _MODULES = (
     "constants",
     "core",
+    "data",
     "errors",
     "experimental",
     "keras",
