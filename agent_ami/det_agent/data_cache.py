@@ -108,7 +108,7 @@ class DataCache:
         return missing
 
     def claim(self, files: Sequence[tuple[str, int]]) -> set[str]:
-        """Reserve room for missing objects that nobody loads yet, and return their names.
+        """Reserve room for missing objects that no thread loads yet, and return their names.
 
         Raises TooLittleRoom without a reservation if objects in use leave too little."""
         with self.changed:

@@ -100,16 +100,16 @@ class NoDataSets:
         raise DataRefused(self.reason)
 
     def release(self, key: ContainerKey) -> None:
-        """Do nothing."""
+        """Accept the call without effect."""
 
     def keep(self, keys: Sequence[ContainerKey]) -> None:
-        """Do nothing."""
+        """Accept the call without effect."""
 
     def report(self) -> DataCacheReport | None:
         return None
 
     def close(self) -> None:
-        """Do nothing."""
+        """Accept the call without effect."""
 
 
 NO_DATA_SETS = NoDataSets()

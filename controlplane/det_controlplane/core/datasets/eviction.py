@@ -1,4 +1,4 @@
-"""Which objects leave a cache of data sets to make room: the least recently used ones, never one in use."""
+"""The choice of objects that leave a cache of data sets: the least recently used ones, never one in use."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
