@@ -23,6 +23,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("instance", ("i",), "machines", "list and terminate rented machines"),
     ("job", ("j",), "task", "show and reorder the job queue"),
     ("master", (), "master", "describe the cluster"),
+    ("mcp", (), "single", "serve tools with which an assistant uses the cluster (MCP)"),
     ("model", ("m",), "model", "manage the model registry"),
     ("notebook", (), "interactive", "start and manage JupyterLab notebooks"),
     ("pool", (), "machines", "manage pools that rent machines"),

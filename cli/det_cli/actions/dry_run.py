@@ -1,6 +1,7 @@
 """`det experiment create --dry-run`: the trials, slots, hours and cost of an experiment that is not created."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,23 +27,29 @@ class Search:
 
 def print_estimate(session: Session, config: dict[str, Any]) -> None:
     """Print the trials, slots, hours and money of an experiment. `config` is its full configuration."""
+    for line in estimate_lines(session, config):
+        print(line)
+
+
+def estimate_lines(session: Session, config: dict[str, Any]) -> Iterator[str]:
+    """Yield the trials, slots, hours and money of an experiment, each on a line."""
     search = _search_of(session, config)
     slots = int((config.get("resources") or {}).get("slots_per_trial") or 0)
     hours, earlier = _hours(session, config, search)
-    print(f"trials  {_trials_text(search, config)}")
-    print(f"slots   {_slots_text(search, config, slots, prices.pool_name(session, config))}")
+    yield f"trials  {_trials_text(search, config)}"
+    yield f"slots   {_slots_text(search, config, slots, prices.pool_name(session, config))}"
     if earlier is None:
-        print("hours   unknown: no completed experiment has this name yet")
+        yield "hours   unknown: no completed experiment has this name yet"
     else:
-        print(
+        yield (
             f"hours   {hours * max(slots, 1):.2g} slot hours, if it trains as fast as experiment {earlier}"
         )
     trials = search.trials if search else 1
     for number, line in enumerate(prices.estimate(session, config, trials, hours)):
-        print(line if number else f"money   {line}")
+        yield line if number else f"money   {line}"
     deadline = deadline_estimate.estimate(session, config, hours, _at_once(search, config))
     if deadline:
-        print(f"by      {deadline}")
+        yield f"by      {deadline}"
 
 
 def _search_of(session: Session, config: dict[str, Any]) -> "Search | None":

@@ -9,6 +9,29 @@ MEMBERS = {
         "completions:print_script",
         Arg("shell", choices=["bash", "zsh"]),
     ),
+    "mcp": Command(
+        "mcp",
+        "serve tools with which an assistant uses the cluster (MCP)",
+        "assistants:serve",
+        Arg(
+            "--allow-writes",
+            action="store_true",
+            help="offer also tools that create, pause, activate and kill experiments",
+        ),
+        Arg(
+            "--root",
+            default=".",
+            metavar="DIRECTORY",
+            help="the only folder whose code may be sent to the cluster (default: the current one)",
+        ),
+        Arg(
+            "--http",
+            type=int,
+            metavar="PORT",
+            help="serve streamable HTTP on 127.0.0.1 instead of stdin and stdout, with a secret in"
+            " DET_MCP_SECRET, or else a random one that is printed",
+        ),
+    ),
     "preview-search": Command(
         "preview-search",
         "show the trials that a search would train",

@@ -1,0 +1,1 @@
+"""`det mcp`: tools with which an assistant uses the cluster (docs/guides/assistants.md)."""
