@@ -200,6 +200,7 @@ class DataSets:
 
     def close(self) -> None:
         self._transfer.close()
+        self._stores.web.close()
 
     def _load_twice(
         self,
