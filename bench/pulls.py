@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from tests.support.processes import eventually
 ROOT = Path(__file__).parents[1]
 FILLER_GB = 3.5
 LINK_MB_S, DELAY_S, SLOW_CONNECTION_MB_S = 100, 0.03, 25
-_REGISTRY, _ENGINE = "bench-registry", "bench-engine"
+_REGISTRY, ENGINE = "bench-registry", "bench-engine"
 IMAGE = "10.77.0.1:5000/team/torch:latest"
-_IMPORT = ["python3", "-c", "import torch; print(torch.ones(1).item())"]
+IMPORT = ["python3", "-c", "import torch; print(torch.ones(1).item())"]
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ def link() -> Iterator[None]:
     """Create two network namespaces with a shaped link."""
     commands = (
         f"ip netns add {_REGISTRY}",
-        f"ip netns add {_ENGINE}",
-        f"ip -n {_REGISTRY} link add r0 type veth peer name e0 netns {_ENGINE}",
+        f"ip netns add {ENGINE}",
+        f"ip -n {_REGISTRY} link add r0 type veth peer name e0 netns {ENGINE}",
         f"ip -n {_REGISTRY} addr add 10.77.0.1/24 dev r0",
-        f"ip -n {_ENGINE} addr add 10.77.0.2/24 dev e0",
+        f"ip -n {ENGINE} addr add 10.77.0.2/24 dev e0",
         *(f"ip -n {space} link set {device} up" for space, device in (
-            (_REGISTRY, "lo"), (_REGISTRY, "r0"), (_ENGINE, "lo"), (_ENGINE, "e0"))),
+            (_REGISTRY, "lo"), (_REGISTRY, "r0"), (ENGINE, "lo"), (ENGINE, "e0"))),
         f"ip netns exec {_REGISTRY} tc qdisc add dev r0 root tbf rate {8 * LINK_MB_S}mbit burst 1mb latency 50ms",
     )  # fmt: skip
     try:
@@ -75,7 +75,7 @@ def link() -> Iterator[None]:
             subprocess.run(command.split(), check=True)
         yield
     finally:
-        for space in (_REGISTRY, _ENGINE):
+        for space in (_REGISTRY, ENGINE):
             subprocess.run(["ip", "netns", "del", space], check=False)
 
 
@@ -99,6 +99,15 @@ def program(space: str, *command: str, log: Path, env: Mapping[str, str] = {}) -
         process.wait(60)
 
 
+def registry(
+    image: Path, folder: Path, connection_mb_s: float = 0.0
+) -> AbstractContextManager[None]:
+    """Serve an image at the other end of the link. It logs to the folder."""
+    command = [sys.executable, "-m", "bench.pull_registry", str(image), "10.77.0.1", "5000"]
+    command += [str(DELAY_S), str(connection_mb_s)]
+    return program(_REGISTRY, *command, log=folder / "registry.log")
+
+
 @contextmanager
 def engine(folder: Path, unpacker: str) -> Iterator[Any]:
     """Start an engine without images, with an `unpigz` of our choice or without one."""
@@ -118,15 +127,15 @@ def engine(folder: Path, unpacker: str) -> Iterator[Any]:
         f"--pidfile={folder}/pid", f"--host={url}", "--bridge=none", "--iptables=false",
     ]  # fmt: skip
     with program(
-        _ENGINE, "/usr/sbin/dockerd", *options, log=folder / "engine.log", env={"PATH": str(tools)}
+        ENGINE, "/usr/sbin/dockerd", *options, log=folder / "engine.log", env={"PATH": str(tools)}
     ):
-        assert eventually(lambda: _answers(url), 60), (folder / "engine.log").read_text()
+        assert eventually(lambda: answers(url), 60), (folder / "engine.log").read_text()
         client = docker.DockerClient(url, timeout=600)
         yield client
         client.close()
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         docker.DockerClient(url).close()
         return True
@@ -139,18 +148,16 @@ def measure(way: Way, image: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="bench-pulls-") as name, ExitStack() as stack:
         folder = Path(name)
         stack.enter_context(link())
-        registry = [sys.executable, "-m", "bench.pull_registry", str(image), "10.77.0.1", "5000"]
-        registry += [str(DELAY_S), str(way.connection_mb_s)]
-        stack.enter_context(program(_REGISTRY, *registry, log=folder / "registry.log"))
+        stack.enter_context(registry(image, folder, way.connection_mb_s))
         client = stack.enter_context(engine(folder, way.unpacker))
         begun = time.monotonic()
         output = subprocess.run(
-            [*_inside(_ENGINE), sys.executable, "-m", "bench.pulls", "pull",
+            [*_inside(ENGINE), sys.executable, "-m", "bench.pulls", "pull",
              f"unix://{folder}/engine.sock", "ranges" if way.over_ranges else "engine"],
             check=True, capture_output=True, text=True, cwd=ROOT,
         ).stdout  # fmt: skip
         pulled_s = time.monotonic() - begun
-        client.containers.run(IMAGE, _IMPORT, network_mode="none", remove=True)
+        client.containers.run(IMAGE, IMPORT, network_mode="none", remove=True)
         first_import_s = time.monotonic() - begun
         return {
             "first_import_s": first_import_s,

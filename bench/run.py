@@ -18,6 +18,7 @@ SKIPPED = {
     "run.py",
     "gpu.py",  # for a machine with a GPU and torch
     "cpu.py",
+    "lazy_pulls.py",
     "pulls.py",  # as root: network namespaces and an engine of its own
     "pull_image.py",
     "pull_registry.py",
