@@ -48,6 +48,12 @@ def view(memory: Any, slot: Slot) -> Any:
     return flat.as_strided(slot.shape, slot.stride)
 
 
+def copy_tensors(memory: Any, tensors: Sequence[Any], slots: Sequence[Slot], start: int) -> None:
+    """Copy tensors to their slots in any memory, behind its first `start` bytes."""
+    for tensor, slot in zip(tensors, slots):
+        view(memory, slot._replace(offset=start + slot.offset)).copy_(tensor)
+
+
 class HostBuffers:
     """A segment of shared memory. `fill` copies tensors into it, to the same places if their layout is the same.
 

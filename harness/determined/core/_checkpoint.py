@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -25,6 +26,8 @@ from determined.core._shards import (
     on_local_chief,
     own_files,
 )
+
+logger = logging.getLogger("determined.core")
 
 METADATA_FILE = "metadata.json"
 STATE_FILE = "state_dict.pth"
@@ -52,6 +55,8 @@ class CheckpointContext:
         self._uploader: Optional[ThreadPoolExecutor] = None
         self._pending: List[PendingCheckpoint] = []
         self._saver: Optional[Any] = None
+        self._warned_of_no_replicas = False
+        self._replicator: Optional[Any] = None  # None: the task has no memory for replicas
 
     def upload(
         self,
@@ -150,6 +155,29 @@ class CheckpointContext:
 
         load_sharded(self, storage_id, state)
 
+    def replicate(self, state: Any, steps_completed: int, *, rank_state: Any = None) -> None:
+        """Keep a state in the memory of the trial's machines, so that the loss of a machine loses few steps.
+
+        Every rank calls it after the same step. `state` is equal on all ranks, and stored once on each machine: tensors
+        and plain values, bytes, or a function that returns them. `rank_state` belongs to this rank. It is also sent to
+        the next machine. On return, the states may change. A state that does not fit ends replication with a warning.
+        """
+        if self._replicator is not None:
+            self._replicator.replicate(state, steps_completed, rank_state)
+        elif not self._warned_of_no_replicas:
+            self._warned_of_no_replicas = True
+            logger.info(
+                "replicate() has no effect here: it needs a trial on a cluster with resources.min_slots_per_trial or "
+                "resources.replica_memory"
+            )
+
+    def restore_replica(self) -> Optional[Any]:
+        """Return the newest replica of an earlier run of this trial, or None if the newest checkpoint is not older.
+
+        Every rank calls it, once and before `replicate`. The replica has `steps_completed`, `state`, `rank_states` of
+        the ranks that stored it, and their number, `ranks`. The trial must then continue from it."""
+        return None if self._replicator is None else self._replicator.restore()
+
     @contextlib.contextmanager
     def store_path(
         self, metadata: Optional[Dict[str, Any]] = None, *, shard: bool = False
@@ -239,6 +267,8 @@ class CheckpointContext:
         try:
             self.wait()
         finally:
+            if self._replicator is not None:
+                self._replicator.close()
             if self._uploader is not None:
                 self._uploader.shutdown(wait=True)
             if self._saver is not None:

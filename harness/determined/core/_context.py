@@ -30,6 +30,7 @@ from determined.core._searcher import (
 from determined.core._train import EarlyExitReason, TrainContext
 from determined.core._train_offline import DummyTrainContext
 from determined.errors import InvalidHP
+from determined.replicas._task import replicator_of_task
 from determined.tensorboard._scalars import ReportedScalars
 from determined.tensorboard._sync import TensorboardSync
 
@@ -175,6 +176,9 @@ def _init_trial(
     )
     context.preempt = PreemptContext(
         session, info.allocation_id, distributed, preempt_mode, context._outbox
+    )
+    context.checkpoint._replicator = replicator_of_task(
+        info, session, distributed, context._outbox, context.train._reported
     )
     return context
 

@@ -52,6 +52,7 @@ class TrainContext:
         self._tensorboard = tensorboard
         self._searcher_metric = searcher_metric
         self._validated: Set[str] = set()
+        self._reported: Dict[str, int] = {}  # the last step of each group
         self._scalars = scalars
         self._step_times = StepTimes(distributed, agent_id, self._send_straggler)
         self._step_reports = StepReports(self._step_times)
@@ -209,7 +210,7 @@ class TrainContext:
             "metrics": values,
         }
         if steps_completed is not None:
-            report["stepsCompleted"] = int(steps_completed)
+            report["stepsCompleted"] = self._reported[group] = int(steps_completed)
         path = f"/api/v1/trials/{self._trial_id}/metrics"
         self._outbox.put(path, encode({"group": group, "metrics": report}))
 

@@ -9,7 +9,7 @@ from tests.support import ml
 HARNESS = pathlib.Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("folder", ["pytorch", "checkpointing"])
+@pytest.mark.parametrize("folder", ["pytorch", "checkpointing", "replicas"])
 def test_suite_passes(folder: str, tmp_path: pathlib.Path) -> None:
     suite = HARNESS / folder
     output = ml.run_pytest("ml", suite, tmp_path)

@@ -31,6 +31,7 @@ def train(sync: TensorboardSync) -> Any:
     context._outbox = DiscardingOutbox()
     context._trial_id = context._run_id = 1
     context._validated = set()
+    context._reported = {}
     context._searcher_metric = None
     context._scalars = ReportedScalars(sync)
     return context
