@@ -36,6 +36,7 @@ from det_agent.notices import Signals, SignalSource, machine_is_stopping
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
+from det_agent.replicas import Replicas
 from det_agent.report_delivery import ReportDelivery
 from det_agent.runtime import ContainerKey, ContainerSessions, GatewayAddress, Runtime
 from det_agent.settings import Settings
@@ -79,6 +80,7 @@ class Agent:
         self._reports = TrialReports(self._state.folder("reports"), delivery, self._log_refusal)
         self._lent = other_cloud.credentials_of(settings)
         self._leaving = False
+        self._replicas = Replicas(self._state.agent_key_hash())
         self._runtime = self._make_runtime()
         self._data = self._make_data()
         self._ping_token = secrets.token_urlsafe(16)
@@ -156,6 +158,7 @@ class Agent:
         if kill:
             self._containers.kill_all("the agent is being stopped")
             self._containers.wait_until_ended(KILL_S)
+            self._replicas.drop(self._replicas.tasks())
         if self._signals.current():
             gone = kill and self._is_done()
             if gone:  # the control plane would reject later polls, and the agent would join again
@@ -304,6 +307,7 @@ class Agent:
             health=self._health,
             data=self._data,
             flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
+            replicas=self._replicas,
             keep_exited=self._settings.keep_exited,
         )
 
@@ -322,6 +326,7 @@ class Agent:
             has_unsent=self._spool.has_unsent,
             want_relay=self._relay.set_address,
             data_cache=self._data.report,
+            replicas=self._replicas,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 

@@ -22,6 +22,7 @@ from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.log_cursor import LogCursor
 from det_agent.log_limits import LogLimits
+from det_agent.replicas import Replicas
 from det_agent.runtime import (
     ContainerKey,
     ContainerSessions,
@@ -72,6 +73,7 @@ class ContainerDependencies:
     environment: Callable[[ContainerSpec], AgentEnvironment]
     health: Health
     flush_logs: Callable[[], bool]
+    replicas: Replicas
     data: DataSets | NoDataSets = NO_DATA_SETS
     keep_exited: bool = False
 
@@ -135,6 +137,11 @@ class Containers:
     def live(self) -> bool:
         """Return whether any container has not ended."""
         return any(report.state != "terminated" for report in self.reports().values())
+
+    def running_tasks(self) -> set[str]:
+        """Return the tasks with a container that has not ended."""
+        with self._lock:
+            return {c.key.task_id for c in self._all.values() if c.report.state != "terminated"}
 
     def has_unreported_ends(self) -> bool:
         """Return whether the control plane has not acknowledged the end of a container."""
@@ -220,6 +227,7 @@ class Containers:
         if container.kill_asked.is_set():
             raise StartFailed("aborted", "the container was killed before it started")
         self._move(container, "starting")
+        spec = self._agent.replicas.provide(spec)
         data = self._agent.data.prepare(
             container.key,
             spec.data_sets,

@@ -28,6 +28,7 @@ from det_agent.containers import Containers
 from det_agent.health import Health, image_age_s, uptime_s
 from det_agent.notices import Signals
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
+from det_agent.replicas import Replicas
 from det_agent.runtime import ContainerSessions
 
 LONGEST_BACKOFF_S = 10.0
@@ -60,6 +61,7 @@ class LoopDependencies:
     pace_logs: Callable[[float], None]
     has_unsent: Callable[[], bool]
     want_relay: Callable[[str], None]
+    replicas: Replicas
     data_cache: Callable[[], DataCacheReport | None] = lambda: None
     silence_limit_s: float = 0.0
 
@@ -214,6 +216,7 @@ class Loop:
                     gone=gone,
                     unsent=self._agent.has_unsent(),
                     data_cache=None if is_known else data_cache,
+                    replicas=self._agent.replicas.tasks(),
                 )
             )
         except ConflictError as e:
@@ -235,6 +238,9 @@ class Loop:
         self._agent.pace_logs(answer.logs_within_s)
         self._agent.want_relay(answer.relay)
         self._agent.sessions.set_preempting(preempting(answer.containers))
+        if answer.drop_replicas:
+            running = self._agent.containers.running_tasks()
+            self._agent.replicas.drop(answer.drop_replicas, running)
         actions = reconcile(answer.containers, answer.forget, self._agent.containers.reports())
         for action in actions:
             self._perform(action)

@@ -14,6 +14,7 @@ from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.health import FAILURES_IN_A_ROW, Health
 from det_agent.log_limits import LogLimits
+from det_agent.replicas import Replicas
 from det_agent.runtime import (
     ContainerKey,
     ContainerSessions,
@@ -118,6 +119,7 @@ class Bench:
                 environment=lambda spec: AgentEnvironment("agent-1", "process", "127.0.0.1", 1),
                 health=self.health,
                 flush_logs=lambda: True,
+                replicas=Replicas("agent-1", folder),
             ),
             "agent-1",
             lambda: None,

@@ -82,7 +82,7 @@ def _dependencies(parts: Any) -> LoopDependencies:
         control_plane=parts.control_plane, containers=parts.containers, sessions=parts.sessions,
         signals=parts.signals, health=parts.health, join_request=parts.join_request, proof=dict,
         on_joined=parts.on_joined, pace_logs=parts.pace_logs, want_relay=parts.want_relay,
-        has_unsent=parts.has_unsent,
+        has_unsent=parts.has_unsent, replicas=parts.replicas,
     )  # fmt: skip
 
 

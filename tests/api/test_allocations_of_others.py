@@ -21,6 +21,7 @@ CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "progress", {"ageSeconds": 1}),
     ("POST", "proxy_address", {}),
     ("POST", "ready", {}),
+    ("POST", "replica", {"stepsCompleted": 1}),
     ("POST", "resources/{resourcesId}/daemon", {}),
     ("GET", "resources/{resourcesId}/rendezvous", {}),
     ("POST", "signals/ack_preemption", {}),

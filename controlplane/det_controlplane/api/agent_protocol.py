@@ -156,6 +156,7 @@ class PollBody:
     unsent: bool = False
     wait_s: float = 0.0
     data_cache: DataCache | None = None
+    replicas: list[str] = field(default_factory=list)
 
     def poll(self, token: str) -> Poll:
         _uuid(self.incarnation, "incarnation")
@@ -172,6 +173,7 @@ class PollBody:
             gone=self.gone,
             unsent=self.unsent,
             data_cache=None if self.data_cache is None else self.data_cache.reported(),
+            replicas=self.replicas,
         )
 
 

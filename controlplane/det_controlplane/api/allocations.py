@@ -1,6 +1,6 @@
 """Routes for containers about their allocation: preemption, rendezvous, all-gather, readiness."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.auth import user_of
@@ -18,7 +18,7 @@ from det_controlplane.core.people.permissions import TaskRule, in_path, require
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
-from det_controlplane.services.tasks import allocations, hangs, listing
+from det_controlplane.services.tasks import allocations, hangs, listing, replicas
 
 _LONG_POLL_S = 60.0
 _GATHER_WAIT_S = 25.0
@@ -39,6 +39,12 @@ class GatherBody:
 @dataclass(frozen=True)
 class RankProgress:
     age_seconds: float
+
+
+@dataclass(frozen=True)
+class ReplicaBody:
+    steps_completed: int
+    reported: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,12 @@ def progress(ctx: Context, request: Request, body: RankProgress) -> Answer:
 def hang(ctx: Context, request: Request) -> Answer:
     is_hung = hangs.report_hang(ctx, user_of(request), request.param("allocationId"))
     return json_response({"hung": is_hung})
+
+
+def replica(ctx: Context, request: Request, body: ReplicaBody) -> Answer:
+    allocation_id, caller = request.param("allocationId"), user_of(request)
+    refusal = replicas.start_from(ctx, caller, allocation_id, body.steps_completed, body.reported)
+    return json_response({"refusal": refusal})
 
 
 def show(ctx: Context, request: Request) -> Answer:
@@ -213,6 +225,13 @@ ROUTES = (
     ),
     post(f"{_A}/ready", ready, summary="The task is ready", rule=_REPORT, audit=Unaudited.REPORT),
     post(f"{_A}/waiting", waiting, summary="The task waits", rule=_REPORT, audit=Unaudited.REPORT),
+    post(
+        f"{_A}/replica",
+        replica,
+        summary="Start this run from a replica, later than from its checkpoint",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
     post(
         f"{_A}/proxy_address",
         accepted,

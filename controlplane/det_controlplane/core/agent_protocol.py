@@ -146,6 +146,7 @@ class ContainerSpec(Message):
     slot_ids: tuple[int, ...] = ()
     data_sets: tuple[DataSetMount, ...] = _list_of(DataSetMount)
     user: TaskUser = field(default=TaskUser(), metadata={"of": TaskUser})
+    replica_bytes: int = 0  # the agent gives the trial a directory in memory for so many bytes
 
 
 @dataclass(frozen=True)
@@ -269,6 +270,7 @@ class PollRequest(Message):
     unsent: bool = False  # the agent's disk has log lines that were not sent yet
     # Sent after a change, and with the first poll after a join.
     data_cache: DataCacheReport | None = field(default=None, metadata={"of": DataCacheReport})
+    replicas: tuple[str, ...] = ()  # tasks with a directory in the agent's memory
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,8 @@ class PollAnswer(Message):
     draining: bool = False
     # The relay to connect to: a URL, or a path of the control plane. Empty: no relay.
     relay: str = ""
+    # Tasks whose directory in memory the agent may delete.
+    drop_replicas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

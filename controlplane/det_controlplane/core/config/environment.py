@@ -135,7 +135,10 @@ class Device(StrictModel):
         return device_of_text(value) if isinstance(value, str) else value
 
 
-_DEADLINE_KEYS = ("deadline", "finish_within", "expected_hours")
+_OWN_KEYS = (
+    *("deadline", "finish_within", "expected_hours"),
+    *("replica_memory", "replication_period"),
+)
 # A shorter time would end trials that only load their data.
 HangTimeout = Annotated[float, Field(ge=60, le=7 * 86400), BeforeValidator(seconds_of)]
 
@@ -152,6 +155,8 @@ class Resources(CheckedModel):
     min_slots_per_trial: Positive | None = None
     native_parallel: bool = False
     priority: Priority | None = None
+    replica_memory: Bytes | None = None
+    replication_period: Positive | None = None  # batches
     resource_pool: str = ""
     shm_size: Bytes | None = None
     slots: Natural | None = None
@@ -160,10 +165,10 @@ class Resources(CheckedModel):
     weight: Weight = 1
 
     @model_serializer(mode="wrap")
-    def _without_unset_deadline(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit the keys of deadlines that are not set, because Determined's configurations do not have them."""
+    def _without_unset_keys(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit some keys that are not set, because Determined's configurations do not have them."""
         content: dict[str, Any] = write(self)
-        for key in _DEADLINE_KEYS:
+        for key in _OWN_KEYS:
             if content.get(key) is None:
                 content.pop(key, None)
         return content

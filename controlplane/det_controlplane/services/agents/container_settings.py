@@ -9,6 +9,7 @@ from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 
 SHARED_FS_MOUNT = "/determined_shared_fs"
 TRIAL_PORT = 1734
+REPLICA_BYTES = 4 * 1024**3  # a limit; a trial takes twice the size of its state
 _INTERFACE_VARIABLES = (
     "DET_INTER_NODE_NETWORK_INTERFACE",
     "NCCL_SOCKET_IFNAME",
@@ -39,6 +40,14 @@ def applied(
         cap_drop=tuple(environment.get("drop_capabilities") or ()),
         ports=(TRIAL_PORT, *proxied),
     )
+
+
+def replica_bytes(config: dict[str, Any]) -> int:
+    """Return the memory that each agent of a trial gives its replicas, or 0 if the configuration asks for none."""
+    resources = config.get("resources") or {}
+    wanted = any(resources.get(key) for key in ("min_slots_per_trial", "replication_period"))
+    memory: int | None = resources.get("replica_memory")
+    return memory or (REPLICA_BYTES if wanted else 0)
 
 
 def _image(environment: dict[str, Any], device_type: str | None) -> str:

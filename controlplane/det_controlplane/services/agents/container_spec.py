@@ -41,9 +41,11 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     network = "host" if row.peers > 1 else defaults.network_mode
     values, of_agent = container_settings.variables(config, row.device_type)
     # Later entries override earlier ones.
+    replica_bytes = container_settings.replica_bytes(config) if trial else 0
     env = {
         **_environment(ctx, row, token),
         **(_trial_environment(row, trial, config) if trial else {}),
+        **({"DET_REPLICA_BYTES": str(replica_bytes)} if replica_bytes else {}),
         **(config.get("_environment") or {}),
         **({"DET_SERVICE_HOST": "127.0.0.1"} if network == "host" else {}),
         **container_settings.network_interface(defaults),
@@ -68,6 +70,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         session_token=token,
         network=network,
         local_ports=tuple(config.get("_ports") or ()),
+        replica_bytes=replica_bytes,
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
 

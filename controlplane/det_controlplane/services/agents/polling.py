@@ -34,6 +34,7 @@ from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
 from det_controlplane.services.machines.admission import MachineAge
 from det_controlplane.services.scheduling import stopping
+from det_controlplane.services.tasks import replicas
 from det_controlplane.services.use_case import change
 
 # A poll that is held renews the lease only when it comes again.
@@ -176,6 +177,7 @@ class Poll:
     gone: bool = False  # the agent ends, and none of its containers runs
     unsent: bool = False  # log lines wait on its disk
     data_cache: ReportedCache | None = None  # None: it has not changed
+    replicas: Sequence[str] = ()  # tasks with a directory in its memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in ended_ids]
     directives = tuple(o for o in orders if o is not None)
     relay = _relay_address(ctx, touched) if any(d.proxied for d in assigned) else ""
+    dropped = replicas.unneeded(ctx, agent_id, poll.replicas) if poll.replicas else ()
     version, pause_s = (
         _version(directives, relay and touched.relay_dials),
         _pause_s(directives, reported),
@@ -241,9 +244,11 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         logs_within_s=_logs_within_s(ctx, directives, pause_s),
         draining=touched.draining,
         relay=relay,
+        drop_replicas=dropped,
     )
     spec_due = any(d.spec is not None for d in directives)
-    return PollAnswer(agent_id, message, bool(ended_ids) or spec_due or version != poll.seen)
+    news = bool(ended_ids or dropped) or spec_due or version != poll.seen
+    return PollAnswer(agent_id, message, news)
 
 
 def _disconnect(ctx: Context, agent_id: str) -> None:
