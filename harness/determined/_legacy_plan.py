@@ -22,6 +22,7 @@ class Lengths:
     checkpoint_policy: str
     step_zero_validation: bool
     profiling_enabled: bool
+    replication_period: Optional[TrainUnit] = None
 
     def fit_arguments(self) -> Dict[str, Any]:
         return dict(vars(self))
@@ -53,6 +54,7 @@ def lengths(config: Mapping[str, Any], hparams: Mapping[str, Any], core_context:
         checkpoint_policy=config.get("checkpoint_policy") or "best",
         step_zero_validation=bool(config.get("perform_initial_validation")),
         profiling_enabled=bool((config.get("profiling") or {}).get("enabled")),
+        replication_period=unit((config.get("resources") or {}).get("replication_period")),
     )
 
 

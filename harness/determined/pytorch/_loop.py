@@ -17,7 +17,7 @@ from determined.pytorch._callback import Hooks
 from determined.pytorch._own_time import OwnTime
 from determined.pytorch._reducer import Reducer, add_metric
 from determined.pytorch._scalars import ScalarLog
-from determined.workloads import Kind, Progress, Workload, WorkloadSource
+from determined.workloads import Kind, Period, Progress, Workload, WorkloadSource
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -33,7 +33,12 @@ class Loop:
     """Trains one trial. `Steps` has the differences between PyTorch and DeepSpeed."""
 
     def __init__(
-        self, steps: "Steps", source: WorkloadSource, max_batches: int, hooks: Hooks
+        self,
+        steps: "Steps",
+        source: WorkloadSource,
+        max_batches: int,
+        hooks: Hooks,
+        replication: Optional[Period] = None,
     ) -> None:
         self.steps = steps
         self.context = steps.context
@@ -43,7 +48,8 @@ class Loop:
         self.source = source
         self.max_batches = max_batches
         self.hooks = hooks
-        self.rows = _metrics.MetricRows(self.context.device)
+        self.replication = replication
+        self.rows = _metrics.MetricRows(self.context.device, steps.unreported_rows)
         self.scalars = ScalarLog(self.context)
         self.progress = steps.progress
         self.best_validation = steps.best_validation
@@ -95,19 +101,38 @@ class Loop:
         self.steps.train_mode()
         started = time.monotonic()
         first, end = self.progress.batches, self.progress.batches + batches
+        next_poll = first + self.poll_batches
         while True:
-            batch = self._train_until(min(end, self.progress.batches + self.poll_batches))
+            batch = self._train_until(min(end, next_poll, self._next_replica(end)))
             self.progress = dataclasses.replace(self.progress, batches=batch)
             _progress.mark()
+            if batch < end and self._replicate_if_due() and batch < next_poll:
+                continue
             if self.steps.own_time is not None:
                 self.core.train._step_times.exchange(batch)
-            if batch >= end or self._is_interrupted(
-                (time.monotonic() - started) / max(1, batch - first)
-            ):
+            if batch >= end:
                 break
+            if self._is_interrupted((time.monotonic() - started) / max(1, batch - first)):
+                break
+            next_poll = batch + self.poll_batches
             self.rows.pack()
         self._report_training()
+        if batch >= end:
+            self._replicate_if_due()
         self.steps.log_throughput("trained", batch - first, time.monotonic() - started)
+
+    def _next_replica(self, end: int) -> int:
+        if self.replication is None:
+            return end
+        due = self.replication.next_after(self.progress.batches)
+        return end if due is None else due
+
+    def _replicate_if_due(self) -> bool:
+        """Keep the state in memory if this is due. The metrics that were not reported yet belong to it."""
+        if self.replication is None or not self.replication.is_due(self.progress.batches):
+            return False
+        self.steps.replicate(self.progress, self.best_validation, self.rows.packed())
+        return True
 
     def _train_until(self, stop: int) -> int:
         """Train batches up to `stop` or the end of the epoch. Return the number of completed batches."""
@@ -190,9 +215,15 @@ class Loop:
         improved = (
             self._report_validation(metrics) if self.is_chief and metrics is not None else None
         )
+        if self.replication is not None:
+            # The replicas of all machines have the chief's values.
+            improved, self.best_validation = self.distributed.broadcast(
+                (improved, self.best_validation) if self.is_chief else None
+            )
         self.progress = dataclasses.replace(
             self.progress, validated_at=self.progress.batches, improved=improved
         )
+        self._replicate_if_due()
 
     def _evaluate(self) -> Tuple[Any, int]:
         if self.steps.evaluates_full_dataset:
@@ -264,6 +295,8 @@ class Steps:
     averages_training = True
     evaluates_full_dataset = False
     own_time: Optional[OwnTime] = None  # measures the steps of several ranks
+    # Metrics of batches that an earlier run trained and did not report.
+    unreported_rows: Sequence[Dict[str, Any]] = ()
 
     def restore_rng(self) -> None:
         """Restore the random state. This is called last, because preparations draw random numbers."""
@@ -290,6 +323,14 @@ class Steps:
 
     def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
         raise NotImplementedError
+
+    def replicate(
+        self, progress: Progress, best_validation: Optional[float], rows: List[Dict[str, Any]]
+    ) -> None:
+        """Keep the state in the memory of this machine and others."""
+
+    def restore_replica(self, replica: Any) -> None:
+        """Load the state that an earlier run kept in memory."""
 
     def collect(self) -> None:
         """Process completed background work, between workloads."""

@@ -25,14 +25,17 @@ _dtype_of = operator.attrgetter("dtype")
 class MetricRows:
     """The metrics of a workload's batches, in order."""
 
-    def __init__(self, device: Optional[torch.device] = None) -> None:
+    def __init__(
+        self, device: Optional[torch.device] = None, earlier: Sequence[Dict[str, Any]] = ()
+    ) -> None:
+        """Start with rows of an earlier run, in numbers."""
         on_cpu = device is not None and device.type == "cpu"
         self._convert: Callable[[torch.Tensor], Any] = _Tensor.item if on_cpu else _Tensor.detach
         self._keeps_numbers = on_cpu
         self._rows: List[Dict[str, Any]] = []
         # True if all current rows consist of numbers.
         self._are_numbers = on_cpu
-        self._packed: List[Dict[str, Any]] = []
+        self._packed: List[Dict[str, Any]] = list(earlier)
         self._first: Dict[str, torch.Tensor] = {}
         self._reused: Tuple[str, ...] = ()
         # True while values must be compared with the first row, to detect reused buffers.
@@ -56,6 +59,11 @@ class MetricRows:
         """Convert the current rows to numbers, because thousands of small tensors slow down training."""
         self._packed += self._rows if self._are_numbers else _to_host(self._rows)
         self._rows, self._are_numbers = [], self._keeps_numbers
+
+    def packed(self) -> List[Dict[str, Any]]:
+        """Return all rows as Python numbers."""
+        self.pack()
+        return list(self._packed)
 
     def pop_all(self) -> List[Dict[str, Any]]:
         """Return all rows as Python numbers, and remove them."""

@@ -2,14 +2,23 @@
 
 import dataclasses
 import functools
+import logging
 import pathlib
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from determined import _progress, _trial_files
 from determined.errors import InvalidConfigurationException
-from determined.pytorch import _checkpoint, _elastic, _files, _metrics, _rng, _sharded_state
+from determined.pytorch import (
+    _checkpoint,
+    _elastic,
+    _files,
+    _metrics,
+    _rng,
+    _sharded_state,
+    _state,
+)
 from determined.pytorch._callback import Hooks
 from determined.pytorch._data import DataLoader
 from determined.pytorch._loop import Passes, Steps, check_reducer, takes_batch_idx
@@ -22,6 +31,8 @@ from determined.pytorch.samplers import length_of
 from determined.workloads import Progress
 
 _StepMode = LRScheduler.StepMode
+
+logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchSteps(Steps):
@@ -45,6 +56,7 @@ class PyTorchSteps(Steps):
         self._saver = CheckpointSaver(context._core.checkpoint, hooks, async_checkpoints)
         self._restored: Dict[str, Any] = {}
         self._is_profiling = False
+        self._warned_of_no_replicas = False
         self._validation_loader = self._build_validation_loader()
         self._training = trial.build_training_data_loader()
         self._check_loader(self._training)
@@ -67,6 +79,24 @@ class PyTorchSteps(Steps):
                 improved=progress.get("improved"),
             )
             self.best_validation = progress.get("best_validation")
+
+    def restore_replica(self, replica: Any) -> None:
+        """Load the state that an earlier run of this trial kept in memory."""
+        ranks = [_state.decode(rank, trusted=True) for rank in replica.rank_states if rank]
+        state = _state.decode(replica.state, trusted=True)
+        state["rank_rng_states"] = [rank["rng"] for rank in ranks]
+        self.hooks.call("on_checkpoint_load_start", state)
+        _checkpoint.restore(self.context, self.hooks, state)
+        self._restored = state
+        saved = state["progress"]
+        self.progress = Progress(**{f.name: saved[f.name] for f in dataclasses.fields(Progress)})
+        self.best_validation = saved["best_validation"]
+        rows = [rank["rows"] for rank in ranks]
+        if rows:
+            # Each rank has the averages of the earlier ranks, so the next report averages them right.
+            self.unreported_rows = _metrics.average_rows(
+                rows if self.averages_training else rows[:1]
+            )
 
     def prepare(self) -> None:
         """Prepare the first batch, after the state was loaded."""
@@ -212,6 +242,32 @@ class PyTorchSteps(Steps):
             return dict(shards[0])
         reducer = check_reducer(self.trial.evaluation_reducer())
         return _metrics.reduce_columns(shards, reducer)
+
+    def replicate(
+        self, progress: Progress, best_validation: Optional[float], rows: List[Dict[str, Any]]
+    ) -> None:
+        context = self.context
+        if _sharded_state.is_needed(context):
+            self._warn_of_no_replicas()
+            return
+        rng = _rng.capture()
+
+        def state() -> Any:
+            state = _checkpoint.capture(context, self.hooks, [rng])
+            self._add_position(state, progress, best_validation)
+            self.hooks.call("on_checkpoint_save_start", state)
+            return _state.encode(state, _unchanged)
+
+        own = _state.encode({"rng": rng, "rows": rows}, _unchanged)
+        context._core.checkpoint.replicate(state, progress.batches, rank_state=own)
+
+    def _warn_of_no_replicas(self) -> None:
+        if not self._warned_of_no_replicas and self.context.distributed.rank == 0:
+            logger.warning(
+                "replication_period has no effect, because the model is sharded: a trial with FSDP resumes from its "
+                "newest checkpoint. With the Core API, checkpoint.replicate(rank_state=...) keeps shards in memory"
+            )
+        self._warned_of_no_replicas = True
 
     def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
         context = self.context
@@ -363,6 +419,10 @@ class PyTorchSteps(Steps):
             "only these are sharded over slots and resumed in the middle of an epoch. To do that yourself, call "
             "context.experimental.disable_dataset_reproducibility_checks() in the constructor."
         )
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _move_each(move: Callable[[Any], Any], step: _elastic.MicroBatches) -> _elastic.MicroBatches:

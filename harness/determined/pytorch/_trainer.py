@@ -59,6 +59,7 @@ class Trainer:
         test_mode: bool = False,
         profiling_enabled: bool = False,
         async_checkpoints: Optional[bool] = None,
+        replication_period: Optional[TrainUnit] = None,
     ) -> None:
         """Train up to `max_length`. Validate and save at the given periods and at the end.
 
@@ -67,6 +68,8 @@ class Trainer:
         `det.get_cluster_info().latest_checkpoint`. `test_mode` trains, validates and saves once.
         With `async_checkpoints`, another process stores checkpoints, and training stops only while their state is
         copied; None selects this for states of 256 MiB or more.
+        After each `replication_period`, the state is kept in the memory of the trial's machines. After the loss of a
+        machine, an elastic trial resumes from there instead of the checkpoint.
         """
         if checkpoint_policy not in _POLICIES:
             raise ValueError(
@@ -82,7 +85,13 @@ class Trainer:
             async_checkpoints=async_checkpoints,
         )
         with _shutdown(hooks, steps), _run_profiler(self._context, profiling_enabled):
-            restore(steps, latest_checkpoint)
+            replica = None
+            if replication_period is not None and not test_mode:
+                replica = self._context._core.checkpoint.restore_replica()
+            if replica is None:
+                restore(steps, latest_checkpoint)
+            else:
+                steps.restore_replica(replica)
             steps.prepare()
             plan = _legacy_plan.make_plan(
                 self._context._position.epoch_len,
@@ -95,7 +104,10 @@ class Trainer:
                 test_mode,
             )
             hooks.call("on_trial_startup", steps.progress.batches, latest_checkpoint)
-            Loop(steps, self._source(plan), plan.max_batches, hooks).run()
+            replication = None
+            if replication_period is not None and not test_mode:
+                replication = replication_period.period(self._context._position.epoch_len)
+            Loop(steps, self._source(plan), plan.max_batches, hooks, replication).run()
 
     def _source(self, plan: Plan) -> WorkloadSource:
         return LocalSource(plan)

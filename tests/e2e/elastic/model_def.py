@@ -1,5 +1,7 @@
 """A trial that reports the records of each batch, slowly enough to lose machines meanwhile."""
 
+import json
+import os
 import time
 from typing import Any
 
@@ -39,8 +41,17 @@ class ElasticTrial(pytorch.PyTorchTrial):
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
         print(f"|| batch {batch_idx} {index.tolist()}", flush=True)
+        self.note(batch_idx, index.tolist())
         time.sleep(self.context.get_hparam("pause_s"))
         return {"loss": loss}
+
+    def note(self, batch_idx: int, records: list[int]) -> None:
+        """Append a line to the file of the test, which outlives a kill of this process, unlike its last output."""
+        path = self.context.get_hparams().get("notes")
+        if path:
+            line = [time.time(), os.environ["DET_ALLOCATION_ID"], batch_idx, records]
+            with open(path, "a") as file:
+                file.write(json.dumps(line) + "\n")
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> Any:
         return {"validation_loss": torch.zeros(())}
