@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _send_manifest(self, name: str) -> None:
-        response = self.remote.get("manifests", name, {"Accept": self.headers.get("Accept", "*/*")})
+        response = self.remote.manifest_response(name)
         names = ("Content-Type", "Docker-Content-Digest")
         headers = {n: response.headers[n] for n in names if n in response.headers}
         self._send(200, headers, response.content)

@@ -89,6 +89,7 @@ class RemoteRepository:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=4 * connections))
         self._authorization = ""
+        self._manifests: dict[str, requests.Response] = {}
         self._lock = threading.Lock()
         self.connections = connections
 
@@ -110,12 +111,22 @@ class RemoteRepository:
 
     def manifest(self, reference: str) -> tuple[str, Mapping[str, Any]]:
         """Return the digest and the content of a manifest or an index."""
-        accepted = ", ".join((*_INDEX_TYPES, *_MANIFEST_TYPES))
-        response = self.get("manifests", reference, {"Accept": accepted})
-        if len(response.content) > _MOST_MANIFEST_BYTES:
-            raise Unsuitable("the manifest is too large")
-        content = response.json()
-        return response.headers.get("Docker-Content-Digest", ""), content
+        response = self.manifest_response(reference)
+        return response.headers.get("Docker-Content-Digest", ""), response.json()
+
+    def manifest_response(self, reference: str) -> requests.Response:
+        """Return the registry's response for a manifest, of an earlier request if possible.
+
+        Docker Hub counts and limits requests of manifests.
+        """
+        if reference not in self._manifests:
+            accepted = ", ".join((*_INDEX_TYPES, *_MANIFEST_TYPES))
+            response = self.get("manifests", reference, {"Accept": accepted})
+            if len(response.content) > _MOST_MANIFEST_BYTES:
+                raise Unsuitable("the manifest is too large")
+            digest = response.headers.get("Docker-Content-Digest", reference)
+            self._manifests[reference] = self._manifests[digest] = response
+        return self._manifests[reference]
 
     def _sign_in(self, response: requests.Response, used: str) -> None:
         with self._lock:

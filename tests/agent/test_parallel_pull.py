@@ -67,6 +67,20 @@ def test_image_has_only_its_own_name_and_digest(
 
 
 @pytest.mark.docker
+def test_manifest_is_requested_as_often_as_by_the_engine_alone(docker_client: Any) -> None:
+    """Docker Hub limits requests of manifests."""
+    with large_registry(LAYER_BYTES) as registry:
+        pull(docker_client, registry)
+        names = [name for name, _ in registry.requests if name in ("latest", registry.top)]
+        forget(docker_client, registry)
+    with large_registry(LAYER_BYTES // 2) as registry:
+        docker_client.api.pull(registry.image, tag="latest")
+        alone = [name for name, _ in registry.requests if name in ("latest", registry.top)]
+        forget(docker_client, registry)
+    assert len(names) == len(alone)
+
+
+@pytest.mark.docker
 def test_range_with_missing_bytes_is_repeated(docker_client: Any) -> None:
     with large_registry(LAYER_BYTES) as registry:
         registry.broken_ranges = 2
