@@ -312,7 +312,10 @@ class Containers:
         except Exception:
             _log.exception("the last words of container %s may be lost", container.key.id)
         self._agent.sessions.close(container.key.id)
-        self._agent.data.release(container.key)
+        try:
+            self._agent.data.release(container.key)
+        except Exception:  # the slots must become free
+            _log.exception("the data of container %s stays in use", container.key.id)
         self._set(container, report)
 
     def _clean_up(self, container: _Container) -> None:

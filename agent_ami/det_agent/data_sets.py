@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ LOOK_S = 2.0  # the interval of looks at a kill, and at room in the cache
 LISTING_ATTEMPTS = 4
 _KILLED = "the container was killed before it started"
 REPORT_KEPT_S = 60.0  # how long the report of an unchanged cache is used again
+
+_log = logging.getLogger(__name__)
 
 
 class StoreDown(StartFailed):
@@ -190,12 +193,16 @@ class DataSets:
             if path.name.removesuffix(".json") not in places:
                 path.unlink(missing_ok=True)
 
-    def report(self) -> DataCacheReport:
-        """Return the content of the cache for the control plane."""
+    def report(self) -> DataCacheReport | None:
+        """Return the content of the cache for the control plane, or None if the disk cannot be read."""
         with self._lock:
             now = time.monotonic()
             if self._report is None or now - self._report[0] > REPORT_KEPT_S:
-                self._report = now, self._index.report()
+                try:
+                    self._report = now, self._index.report()
+                except OSError as e:
+                    _log.error("the data cache cannot be read: %s", e)
+                    return None
             return self._report[1]
 
     def close(self) -> None:

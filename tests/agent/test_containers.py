@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pytest
 from det_agent import containers as life
 from det_agent.containers import ContainerDependencies, Containers
+from det_agent.data_sets import PreparedData, StoreDown
 from det_agent.environment import AgentEnvironment
 from det_agent.health import FAILURES_IN_A_ROW, Health
 from det_agent.log_limits import LogLimits
@@ -105,6 +106,8 @@ class Bench:
         self.sessions = ContainerSessions()
         self.health = Health(lambda: None, lambda: None)
         self.finish: Any = lambda key: None
+        self.prepare: Any = lambda *arguments: PreparedData(seconds=1.5)
+        self.release: Any = lambda key: None
         (folder / "cursors").mkdir()
         self.cursors = folder / "cursors"
         self.containers = Containers(
@@ -120,6 +123,10 @@ class Bench:
                 health=self.health,
                 flush_logs=lambda: True,
                 replicas=Replicas("agent-1", folder),
+                data=SimpleNamespace(  # type: ignore[arg-type]
+                    prepare=lambda *arguments: self.prepare(*arguments),
+                    release=lambda key: self.release(key),
+                ),
             ),
             "agent-1",
             lambda: None,
@@ -171,6 +178,30 @@ def test_full_disk_during_a_pull_takes_the_agent_out_of_service(
     bench.runtime.errors["prepare"] = NoRoom("image_pull", "no space left on device")
     assert bench.run().failure == "image_pull"
     assert bench.health.out_of_service == "no space left on device"
+
+
+def test_store_that_is_down_is_no_fault_of_the_machine(bench: Bench) -> None:
+    def fail(*_: object) -> None:
+        raise StoreDown("agent_error", "the store answers 503")
+
+    bench.prepare = fail
+    for _ in range(FAILURES_IN_A_ROW):
+        assert bench.run().message == "the store answers 503"
+    assert bench.health.out_of_service == ""
+
+
+def test_time_of_the_data_is_reported(bench: Bench) -> None:
+    bench.runtime.over.set()
+    assert bench.run().data_s == 1.5
+
+
+def test_failing_release_of_data_does_not_prevent_the_end_of_a_container(bench: Bench) -> None:
+    def fail(key: ContainerKey) -> None:
+        raise NO_ROOM
+
+    bench.release = fail
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG])

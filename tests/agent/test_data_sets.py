@@ -1,6 +1,7 @@
 """The data sets of tasks: loaded once for a machine, verified, evicted only when no task uses them."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,7 +59,9 @@ class Machine:
         return self.sets.prepare(key(name), mounts, self.log.append, cancelled)
 
     def held(self) -> dict[str, tuple[int, int, bool]]:
-        return {s.source: (s.bytes, s.total, s.in_use) for s in self.sets.report().sets}
+        report = self.sets.report()
+        assert report is not None
+        return {s.source: (s.bytes, s.total, s.in_use) for s in report.sets}
 
 
 def key(name: str) -> ContainerKey:
@@ -469,6 +472,12 @@ def test_stream_may_be_larger_than_the_cache(server: ObjectServer, tmp_path: Pat
 def open_first(machine: Machine, root: Path):  # type: ignore[no-untyped-def]
     machine.sets.fetch(key("one"), "/data", "f0")
     return (root / "f0").open("rb")
+
+
+def test_lost_disk_is_no_report(server: ObjectServer, machine: Machine) -> None:
+    shutil.rmtree(machine.folder)
+    assert machine.sets.report() is None
+    machine.sets.release(key("one"))
 
 
 def test_stream_continues_after_a_restart_of_the_agent(

@@ -95,7 +95,9 @@ def fill(subject: Subject) -> None:
 def test_prefix_is_a_directory_of_its_objects(subject: Subject, sets: DataSets) -> None:
     fill(subject)
     assert load(sets, subject.address) == FILES
-    assert sets.report().sets[0].bytes == sum(map(len, FILES.values()))
+    report = sets.report()
+    assert report is not None
+    assert report.sets[0].bytes == sum(map(len, FILES.values()))
 
 
 def test_object_is_a_directory_with_one_file(subject: Subject, sets: DataSets) -> None:
