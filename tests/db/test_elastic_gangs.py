@@ -134,6 +134,24 @@ def test_gang_continues_without_a_machine_that_gets_a_spot_notice(gang: Gang) ->
     assert gang.trial() == ("ACTIVE", 0)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_gang_continues_without_a_machine_with_a_gpu_error(gang: Gang, is_first: bool) -> None:
+    def break_gpu() -> None:
+        order = gang.orders["c"]
+        broken = Report(order["id"], order["epoch"], ContainerState.TERMINATED, 1, "agent_error")
+        gang.agents["c"].poll(broken, out_of_service="GPU 0 is lost (XID 79)")
+
+    if is_first:
+        break_gpu()
+        gang.fail("a", "b")
+    else:
+        gang.fail("a", "b")
+        break_gpu()
+    gang.run("a", "b")
+    assert gang.live() == (2, 2, "RUNNING")
+    assert gang.trial() == ("ACTIVE", 0)
+
+
 def test_gang_below_its_minimum_waits(gang: Gang) -> None:
     gang.fail("a")
     gang.pass_time(PAUSED_POLL)

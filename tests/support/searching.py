@@ -101,11 +101,14 @@ class Agent:
         answer = polling.join(ctx, joining)
         return cls(ctx, id, answer.agent_token, str(incarnation))
 
-    def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
+    def poll(
+        self, *reports: Report, leaving: bool = False, out_of_service: str = ""
+    ) -> list[dict[str, Any]]:
         self.seq += 1
         requested_poll = polling.Poll(
-            self.token, self.incarnation, list(reports), self.seq, "", leaving
-        )
+            self.token, self.incarnation, list(reports), self.seq, "", leaving,
+            out_of_service=out_of_service,
+        )  # fmt: skip
         return list(polling.poll(self.ctx, requested_poll).message.as_json()["containers"])
 
 
