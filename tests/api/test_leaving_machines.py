@@ -113,11 +113,11 @@ def test_work_above_the_maximum_is_preempted_despite_a_crash(
     ask = stopping.stop_all_on_agent
     requests: list[str] = []
 
-    def die(ctx: Context, agent_id: str) -> bool:
+    def die(ctx: Context, agent_id: str, *, why: str) -> bool:
         if lost == "before the first" or requests:
             raise KeyboardInterrupt
         requests.append(agent_id)
-        return ask(ctx, agent_id)
+        return ask(ctx, agent_id, why=why)
 
     create(user, activate=True)
     monkeypatch.setattr(stopping, "stop_all_on_agent", die)

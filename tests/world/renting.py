@@ -1,6 +1,6 @@
 """Clouds as processes of the control plane call them, and the pass that calls them, as its hosts run it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
@@ -47,6 +47,9 @@ class WatchedCloud:
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         return self._call(lambda: self._cloud.console(machine, place))
+
+    def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
+        return self._call(lambda: self._cloud.delete_groups(cluster_id, place, in_use))
 
     def _call(self, act: Callable[[], Answer]) -> Answer:
         self._points.passed(between_transactions=True)
