@@ -39,11 +39,14 @@ def served(api: Any, image: str, auth: Mapping[str, str] | None) -> Iterator[str
     """
     if not str(api.base_url).startswith("http+docker://"):
         raise Unsuitable("the engine may be on another machine")
+    engine = api.version()
+    if any(part.get("Name") == "Podman Engine" for part in engine.get("Components") or ()):
+        raise Unsuitable("Podman wants TLS, also at 127.0.0.1")
     if auth is None:
         stored = docker.auth.load_config().resolve_authconfig(split_name(image)[0]) or {}
         auth = {str(name).lower(): str(value) for name, value in stored.items() if value}
     remote = RemoteRepository(source_of(image, api.info(), auth))
-    digest = _digest_of_large_image(remote, split_name(image)[2], api.version())
+    digest = _digest_of_large_image(remote, split_name(image)[2], engine)
     # Only the engine knows the path. Containers in the network of this machine can reach the port, too.
     path = f"{secrets.token_hex(16)}/image"
     with ThreadPoolExecutor(_LAYERS_AT_ONCE * CONNECTIONS, "layer") as pool:

@@ -1,6 +1,7 @@
 """Pulls of images with large layers, over several connections."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,6 +166,16 @@ def test_mirror_of_the_engine_is_left_to_the_engine() -> None:
     settings = info(**{"docker.io": {"Mirrors": ["https://mirror/"], "Secure": True}})
     with pytest.raises(Unsuitable, match="mirror"):
         source_of("ubuntu", settings, None)
+
+
+def test_podman_pulls_by_itself() -> None:
+    version = {"Components": [{"Name": "Podman Engine"}]}
+    api = SimpleNamespace(base_url="http+docker://localhost", version=lambda: version)
+    with (
+        pytest.raises(Unsuitable, match="Podman"),
+        parallel_pull.served(api, "ubuntu", None),
+    ):
+        pass
 
 
 def test_engine_that_loads_layers_on_demand_is_left_alone() -> None:
