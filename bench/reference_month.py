@@ -9,9 +9,11 @@ work runs on spot capacity with fallback, and on demand. Only the seed determine
 import argparse
 import json
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median, quantiles
 from uuid import UUID
 
 from det_controlplane.core.config.pools import Pool
@@ -30,6 +32,7 @@ from det_controlplane.core.provision.model import (
 )
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, Quote, current, wanted_of
+from det_controlplane.core.provision.warm import StartRate, WarmHistory, WarmLedger, WarmPolicy
 from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place
 from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine, SpotSpells
 from det_controlplane.testing.fakemarket import FakeMarket
@@ -85,6 +88,10 @@ class Outcome:
     refusals: int
     usd: float
     longest_wait_h: float
+    median_wait_s: float  # until the first trial of a job starts
+    p95_wait_s: float
+    warm_usd: float  # a part of `usd`
+    warm_usd_day: float  # the most on a day
 
 
 def work(seed: int, days: int) -> list[Trial]:
@@ -134,6 +141,7 @@ class Month:
         spells: SpotSpells,
         seed: int,
         days: int,
+        warm: WarmPolicy | None = None,
     ) -> None:
         self.now = 0.0
         self._coming = work(seed, days)
@@ -143,6 +151,9 @@ class Month:
         self._hosts: list[Host] = []
         self._done = 0
         self._wait_s = 0.0
+        self._waits_s: dict[str, float] = {}
+        self._jobs: dict[tuple[str, int], int] = {}  # slots by job and hour of the month
+        self._ledger, self._warm_usd = WarmLedger(0.0), [0.0] * (days + 3)
         self._reclaims = self._refusals = 0
         self._cooldowns: tuple[Cooldown, ...] = ()
         self._interruptions: list[tuple[Scope, float]] = []
@@ -156,14 +167,16 @@ class Month:
         self._market.follow([o for o in self._listed if o.capacity is Capacity.SPOT])
         self._pool = Pool(sections=(Section("aws", {}, (self._region,)),))
         self._known, self._read_at = MarketKnowledge(), -PRICES_S
-        self._limits = Limits(max_instances=60, max_idle_s=600, preemption=False)
+        self._limits = Limits(max_instances=60, max_idle_s=600, preemption=False, warm_policy=warm)
         self._next_decision = 0.0
 
     def play(self) -> Outcome:
         while self._coming or self._queue or self._hosts:
             self.now = self._next_event()
             while self._coming and self._coming[0].submitted <= self.now:
-                self._queue.append(self._coming.pop(0))
+                trial = self._coming.pop(0)
+                self._jobs[trial.job, int(trial.submitted // HOUR)] = trial.slots
+                self._queue.append(trial)
             self._attend()
             self._place()
             self._decide()
@@ -178,10 +191,14 @@ class Month:
             refusals=self._refusals,
             usd=float(round(self._cloud.cost_usd(), 2)),
             longest_wait_h=round(self._wait_s / HOUR, 2),
+            median_wait_s=round(median(self._waits_s.values()), 1),
+            p95_wait_s=round(quantiles(self._waits_s.values(), n=20)[-1], 1),
+            warm_usd=round(sum(self._warm_usd), 2),
+            warm_usd_day=round(max(self._warm_usd), 2),
         )
 
     def _next_event(self) -> float:
-        times = [self._next_decision] if self._queue or self._hosts else []
+        times = [self._next_decision]
         times += [trial.submitted for trial in self._coming[:1]]
         for host in self._hosts:
             machine = host.cloud
@@ -240,12 +257,16 @@ class Month:
             host = min(free, key=lambda h: (h.free, h.row.id))
             host.trials.append(trial)
             self._wait_s = max(self._wait_s, self.now - trial.submitted)
+            self._waits_s.setdefault(trial.job, self.now - trial.submitted)
             trial.started = self.now
             self._queue.remove(trial)
 
     def _decide(self) -> None:
         plan = decide(self._snapshot(), self.now)
         self._next_decision = float("inf") if plan.next_at is None else plan.next_at
+        for decision in plan.warm:
+            self._ledger = decision.ledger
+            self._warm_usd[int(self.now // DAY)] = decision.ledger.spent_usd
         by_id = {host.row.id: host for host in self._hosts}
         for id, _ in plan.drain:
             by_id[id].row = replace(by_id[id].row, state=S.DRAINING, takes_work=False)
@@ -271,9 +292,30 @@ class Month:
             )
             for host in self._hosts
         )
-        pool = PoolSnapshot("gpu", self._limits, self._offers(), demand, machines)
+        pool = PoolSnapshot(
+            "gpu", self._limits, self._offers(), demand, machines, warm=self._warm()
+        )
         recent = tuple((s, at) for s, at in self._interruptions if self.now - at < 3 * DAY)
         return ProvisionSnapshot((pool,), self._cooldowns, recent)
+
+    def _warm(self) -> WarmHistory | None:
+        """Return the starts of the days like today, as the query of `db.machines.warm_pools` counts them."""
+        if self._limits.warm_policy is None:
+            return None
+        today = int(self.now // DAY)
+        is_free = today % 7 in (5, 6)
+        days = max(
+            2 if is_free else 5, sum((day % 7 in (5, 6)) is is_free for day in range(today + 1))
+        )
+        starts = Counter(
+            (hour % 24, slots)
+            for (_, hour), slots in self._jobs.items()
+            if (hour // 24 % 7 in (5, 6)) is is_free
+        )
+        # The first day of the month is a Monday, and the first day of the product's time a Thursday.
+        is_weekend = (today + 3) % 7 >= 5
+        rates = (StartRate(is_weekend, *key, count / days) for key, count in starts.items())
+        return WarmHistory(tuple(rates), (BOOT_S + RESTART_S) / HOUR, self._ledger)
 
     def _offers(self) -> tuple[Offer, ...]:
         if self.now - self._read_at >= PRICES_S:
@@ -327,19 +369,26 @@ CASES: dict[str, tuple[Mapping[str, Factors], tuple[Capacity, ...]]] = {
 }
 
 
-def played(days: int, traces: Path | None = None) -> dict[str, Outcome]:
+def played(
+    days: int, traces: Path | None = None, warm: WarmPolicy | None = None
+) -> dict[str, Outcome]:
     """Return the cost of the same work in each market. Spot machines have on-demand machines as a fallback."""
     outcomes = {}
     for name, (zones, capacities) in CASES.items():
         spells = TracedSpells(traces, zones, TYPES) if traces else DrawnSpells(zones, SEED)
-        outcomes[name] = Month(capacities, zones, spells, SEED, days).play()
+        outcomes[name] = Month(capacities, zones, spells, SEED, days, warm).play()
     return outcomes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, metavar="DIR", help="a folder of trace files")
-    for name, outcome in played(DAYS, parser.parse_args().traces).items():
+    parser.add_argument(
+        "--warm", type=float, metavar="USD", help="keep machines warm for at most this a day"
+    )
+    args = parser.parse_args()
+    warm = None if args.warm is None else WarmPolicy(args.warm)
+    for name, outcome in played(DAYS, args.traces, warm).items():
         print(json.dumps({"market": name, **asdict(outcome)}))
 
 

@@ -108,6 +108,8 @@ def why(args: argparse.Namespace) -> None:
         print(line)
     if not lines and all(reason["code"] in _ON_THE_WAY for reason in pool["waiting"]):
         print(f"Pool {pool['name']} can launch machines.")
+    if pool.get("warm"):
+        print(f"Warm machines: {pool['warm']['reason']}.")
     if not pool["queued"]:
         print("No job waits for machines.")
     for reason in pool["waiting"]:

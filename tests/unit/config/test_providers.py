@@ -12,6 +12,7 @@ from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.providers import Provider, expand
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.core.provision.warm import WarmPolicy
 from det_controlplane.db.scheduling.schedule import PoolRows
 from det_controlplane.services.scheduling import schedule_pool
 
@@ -191,6 +192,25 @@ def test_pool_limits_are_read_from_provider_or_pool() -> None:
     for read in (single, listed_provider):
         assert (read.max_instances, read.warm_instances) == (3, 1)
         assert read.max_hourly_cost == Decimal("12.5")
+
+
+def test_pool_may_choose_its_warm_machines_within_a_bound() -> None:
+    keys = {"warm_instances": "auto", "max_warm_cost_per_day": "4.5"}
+    read = provider(AWS, **keys)
+    assert (read.warm_instances, read.warm_policy) == (0, WarmPolicy(4.5, 10.0))
+    assert provider(AWS, **keys, waiting_cost_per_hour=2).warm_policy == WarmPolicy(4.5, 2.0)
+    assert provider(AWS, warm_instances=1).warm_policy is None
+    config = load_cluster({"resource_pools": [{"pool_name": "default", "offers": [AWS], **keys}]})
+    assert load_cluster(document(config)) == config
+
+
+def test_warm_machines_of_a_pool_need_a_bound() -> None:
+    assert problems(AWS, warm_instances="auto") == {
+        "max_warm_cost_per_day": "is required with warm_instances: auto"
+    }
+    assert "whole number" in problems(AWS, warm_instances="some")["warm_instances"]
+    only = problems(AWS, max_warm_cost_per_day=1)
+    assert only == {"max_warm_cost_per_day": "needs warm_instances: auto"}
 
 
 def test_document_of_listed_offers_loads_as_the_same_configuration() -> None:

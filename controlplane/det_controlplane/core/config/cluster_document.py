@@ -68,15 +68,21 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 def _machines(provider: Provider) -> dict[str, Any]:
     """Return the keys of a pool's machines: `provider` with its sizes, or `offers` beside the sizes."""
-    other_fields = ("type", "settings", "sections", "warm_instances", "max_hourly_cost", "ignored")
+    other_fields = (
+        "type", "settings", "sections", "warm_instances", "warm_policy", "max_hourly_cost", "ignored",
+    )  # fmt: skip
     sizes = {
         f.name: getattr(provider, f.name) for f in fields(provider) if f.name not in other_fields
     }
     most = provider.max_hourly_cost
-    warm = {
-        "warm_instances": provider.warm_instances,
+    policy = provider.warm_policy
+    warm: dict[str, Any] = {
+        "warm_instances": provider.warm_instances if policy is None else "auto",
         "max_hourly_cost": None if most is None else float(most),
     }
+    if policy is not None:
+        warm["max_warm_cost_per_day"] = policy.max_usd_day
+        warm["waiting_cost_per_hour"] = policy.waiting_usd_hour
     if not provider.settings:
         return {"offers": [dict(s.settings) for s in provider.sections], **sizes, **warm}
     return {"provider": {**provider.settings, "type": provider.type, **sizes}, **warm}

@@ -85,6 +85,7 @@ def _limits(provider: Provider, scheduler: Scheduler, max_aux_containers: int) -
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         warm_instances=provider.warm_instances,
+        warm_policy=provider.warm_policy,
         max_idle_s=provider.max_idle_agent_period,
         max_starting_s=provider.max_agent_starting_period,
         max_hourly_cost=provider.max_hourly_cost,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +11,7 @@ from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
 from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.core.provision.warm import WarmPolicy
 
 _MOST = 2**31 - 1
 # The types that Determined rents for a section without a type.
@@ -30,6 +31,7 @@ _NO_EFFECT_IN = {
     "aws": ("log_group", "log_stream"),
     "gcp": ("name_prefix", "operation_timeout_period", "use_cloud_logging"),
 }
+_WARM_KEYS = ("max_warm_cost_per_day", "waiting_cost_per_hour")
 _NO_EFFECT_OF_POOLS = ("launch_error_timeout", "launch_error_retries")
 _SETTINGS = {
     "aws": (
@@ -89,6 +91,7 @@ class Provider:
     launch_error_timeout: float | None = None
     launch_error_retries: int = 0
     warm_instances: int = 0
+    warm_policy: WarmPolicy | None = None  # for `warm_instances: auto`
     max_hourly_cost: Decimal | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
 
@@ -130,6 +133,7 @@ def read_provider(pool: Reader) -> Provider | None:
     sections = tuple(filter(None, map(_section, items if has_offers else [single])))
     first = items[0] if items else single
     without_effect = [key for section in sections for key in section.ignored]
+    warm_policy = _warm_policy(pool)
     provider = Provider(
         type=sections[0].provider if sections else str(first.raw("type") or ""),
         settings={} if has_offers else pool.object("provider"),
@@ -140,7 +144,10 @@ def read_provider(pool: Reader) -> Provider | None:
         max_agent_starting_period=sizes.seconds("max_agent_starting_period", 1200.0) or 0.0,
         launch_error_timeout=sizes.seconds("launch_error_timeout", None),
         launch_error_retries=sizes.whole("launch_error_retries", 0, 0, _MOST),
-        warm_instances=pool.whole("warm_instances", 0, 0, _MOST),
+        warm_instances=0
+        if pool.raw("warm_instances") == "auto"
+        else pool.whole("warm_instances", 0, 0, _MOST),
+        warm_policy=warm_policy,
         max_hourly_cost=pool.dollars("max_hourly_cost"),
         ignored=(
             *without_effect,
@@ -153,8 +160,24 @@ def read_provider(pool: Reader) -> Provider | None:
     return provider
 
 
+def _warm_policy(pool: Reader) -> WarmPolicy | None:
+    """Read how the pool chooses its warm machines. Return None for a fixed number."""
+    if pool.raw("warm_instances") != "auto":
+        for key in _WARM_KEYS:
+            if pool.raw(key) is not None:
+                pool.refuse(key, "needs warm_instances: auto")
+        return None
+    most = pool.dollars("max_warm_cost_per_day")
+    if most is None:
+        pool.refuse("max_warm_cost_per_day", "is required with warm_instances: auto")
+        return None
+    waiting = pool.dollars("waiting_cost_per_hour")
+    policy = WarmPolicy(float(most))
+    return policy if waiting is None else replace(policy, waiting_usd_hour=float(waiting))
+
+
 def _refuse_without_machines(pool: Reader) -> None:
-    for key in ("warm_instances", "max_hourly_cost"):
+    for key in ("warm_instances", "max_hourly_cost", *_WARM_KEYS):
         if pool.raw(key) is not None:
             pool.refuse(key, "needs a provider or offers: this pool rents no machines")
 

@@ -31,5 +31,6 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
         waiting=waiting,
         deadlines=tuple(decision for one in passes for decision in one.deadlines),
         moves=tuple(move for one in passes for move in one.moves),
+        warm=tuple(one.warm for one in passes if one.warm is not None),
         next_at=min((time for time in times if now < time < math.inf), default=None),
     )

@@ -15,6 +15,7 @@ from det_controlplane.core.placement.model import AnyCapacity, FittingPolicy
 from det_controlplane.core.provision.deadline_model import DeadlineDecision, DeadlineJob, Move
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.spot_history import SpotSpell
+from det_controlplane.core.provision.warm import WarmChoice, WarmHistory, WarmLedger, WarmPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Limits:
     min_instances: int = 0
     max_instances: int = 5
     warm_instances: int = 0  # idle machines that are kept beside the working ones
+    warm_policy: WarmPolicy | None = None  # then the provisioner chooses `warm_instances`
     max_idle_s: float = 1200.0
     max_starting_s: float = 1200.0
     max_hourly_cost: Decimal | None = None  # of all machines of the pool together
@@ -133,6 +135,7 @@ class PoolSnapshot:
     holds: tuple[Hold, ...] = ()
     growth: tuple[Demand, ...] = ()  # slots that running elastic gangs lack
     deadline_jobs: tuple[DeadlineJob, ...] = ()
+    warm: WarmHistory | None = None  # of a pool with a `warm_policy`
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,7 @@ class TerminateReason(str, Enum):
     STOPPED = "STOPPED"
     DRAINED = "DRAINED"
     NOT_NEEDED = "NOT_NEEDED"  # asked for, and no longer wanted before it came
+    NOT_WARM = "NOT_WARM"  # kept for work that has not come, and no longer wanted
     LEFT_OVER = "LEFT_OVER"
 
 
@@ -214,6 +218,14 @@ class ProvisionReason(NamedTuple):
     next_try: float | None = None
 
 
+class WarmDecision(NamedTuple):
+    """The warm machines of a pool that chooses their number, and their cost until now and from now on."""
+
+    pool: str
+    choice: WarmChoice
+    ledger: WarmLedger
+
+
 @dataclass(frozen=True, slots=True)
 class ProvisionPlan:
     """The machines to rent, drain and terminate, and the reason of each waiting allocation by its id."""
@@ -225,3 +237,4 @@ class ProvisionPlan:
     next_at: float | None  # time of the next decision without further changes
     deadlines: tuple[DeadlineDecision, ...] = ()
     moves: tuple[Move, ...] = ()
+    warm: tuple[WarmDecision, ...] = ()

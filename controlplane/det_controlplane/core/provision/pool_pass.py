@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
@@ -21,6 +22,8 @@ from .model import (
     ProvisionCode,
     ProvisionReason,
     ProvisionSnapshot,
+    TerminateReason,
+    WarmDecision,
 )
 from .offers import Offer
 from .placing import DemandPlacement, agent_of, agent_to_rent, place_demand
@@ -42,7 +45,9 @@ from .upkeep import (
     is_starting,
     since,
     terminate_unneeded,
+    warm_prices,
 )
+from .warm import MOST_DEARER, WarmChoice, WarmOffer, choose_warm
 
 # A round rents machines or drops unused ones. The last round only finds that all demand fits.
 _MOST_ROUNDS = 12
@@ -51,6 +56,7 @@ _SHORT_QUEUE = 100
 _MOST_SPARE = 16
 _ELASTIC_STEPS = 16  # sizes that are tried for an elastic gang, from its maximum down
 _JOINED = (MachineState.REGISTERED, MachineState.DRAINING)
+_ENDS_OF_IDLE = (TerminateReason.IDLE, TerminateReason.NOT_WARM)
 NO_PURCHASES = PurchasePlan((), {}, float("inf"))
 
 
@@ -80,6 +86,8 @@ class PoolPass:
         self._market = Market(
             pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
         )
+        self.warm: WarmDecision | None = None
+        self._warm_choice = self._choose_warm()
         self.changes = inspect(pool.machines, pool.limits, now)
         market = DeadlineMarket(self._market, cluster.spot_spells, pool.machines, pool.limits)
         self.deadlines = [decide_deadline(job, market, now) for job in pool.deadline_jobs]
@@ -114,7 +122,10 @@ class PoolPass:
         used_ids = placement.used_ids
         waiting = frozenset(one.allocation_id for one in self._queue if one.capacity != NO_MACHINE)
         self._launch(placement)
-        terminate_unneeded(self.changes, used_ids, waiting, self._limits, self._now)
+        terminate_unneeded(
+            self.changes, used_ids, waiting, self._limits, self._now, self._most_warm_usd_hour()
+        )
+        self._decide_warm(placement)
         self._explain(placement, purchase_plan)
         self._move(placement)
 
@@ -127,11 +138,56 @@ class PoolPass:
             yield broken_deadline(machine)
             yield disconnect_deadline(machine)
         yield from (decision.next_at for decision in self.deadlines)
+        if self._warm_choice is not None and self._warm_choice.next_at is not None:
+            yield self._warm_choice.next_at
         for reason in self.waiting.values():
             if reason.next_try is not None:
                 yield reason.next_try
         if self._pool.limits.min_instances or self._pool.limits.warm_instances:
             yield from (hold.until for hold in self._holds if hold.until is not None)
+
+    def _choose_warm(self) -> WarmChoice | None:
+        """Choose the number of warm machines, which is a limit of this decision. A held pool keeps none."""
+        policy, history, best = self._limits.warm_policy, self._pool.warm, self._market.any_machine
+        if policy is None or history is None:
+            return None
+        holds = _active(self._pool.holds, self._now)
+        if holds:
+            choice = WarmChoice(0, f"no machine is kept warm: {holds[0].sentence}")
+        elif best is None:
+            choice = WarmChoice(0, "no machine is kept warm: no offer can be rented now")
+        else:
+            offer = WarmOffer(float(best.offer.price_usd_hour), best.offer.slots)
+            choice = choose_warm(policy, history, offer, self._now)
+        self._limits = replace(self._limits, warm_instances=choice.machines)
+        return choice
+
+    def _most_warm_usd_hour(self) -> Decimal:
+        """Return the most that a machine may cost which is kept warm."""
+        best = self._market.any_machine
+        if self._warm_choice is None or best is None:
+            return Decimal("Infinity")
+        return best.offer.price_usd_hour * Decimal(MOST_DEARER)
+
+    def _decide_warm(self, placement: DemandPlacement) -> None:
+        """Set the decision about warm machines, with their cost from now on."""
+        if self._warm_choice is None or self._pool.warm is None:
+            return
+        prices = warm_prices(self.changes.staying, placement.used_ids, self._limits, self._now)
+        prices += [
+            machine.offers[0].price_usd_hour
+            for index, machine in zip(self._places(), self._rented, strict=True)
+            if index not in placement.used
+        ]
+        # The minimum would exist anyway.
+        most = len(self.changes.staying) + len(self.launches) - self._limits.min_instances
+        usd_hour = float(sum(sorted(prices, reverse=True)[: max(0, most)]))
+        idle_ids = {id for id, reason in self.changes.terminate if reason in _ENDS_OF_IDLE}
+        ended_usd_hour = float(
+            sum(m.offer.price_usd_hour for m in self._pool.machines if m.id in idle_ids)
+        )
+        ledger = self._pool.warm.ledger.until(self._now).costing(usd_hour, ended_usd_hour)
+        self.warm = WarmDecision(self._pool.name, self._warm_choice, ledger)
 
     def _evaluate(self) -> tuple[DemandPlacement, PurchasePlan]:
         """Place the demand on the pool's machines, and plan purchases for demand that fits on none.

@@ -23,6 +23,7 @@ MOST_UNSENT_S = 900.0  # how long log lines that wait on a machine keep it
 
 _STARTING = (MachineState.REQUESTED, MachineState.LAUNCHED)
 _USUAL = Limits()
+_ANY_PRICE = Decimal("Infinity")
 _NO_LONGER_OURS = (MachineState.GONE, MachineState.FAILED)
 
 
@@ -163,18 +164,25 @@ def terminate_unneeded(
     wanted: frozenset[str],
     limits: Limits,
     now: float,
+    most_warm_usd_hour: Decimal = _ANY_PRICE,
 ) -> None:
     """Terminate idle machines, and cancel requests for machines that no allocation waits for.
 
-    `needed` are the machines on which demand was placed, `wanted` the allocations that wait.
+    `needed` are the machines on which demand was placed, `wanted` the allocations that wait. Dearer machines than
+    `most_warm_usd_hour` are not kept warm.
     """
     warm = sum(is_spare(machine, needed) for machine in changes.staying)
-    for machine, reason in _find_unneeded(changes.staying, needed, wanted, limits, now):
+    unneeded = _find_unneeded(changes.staying, needed, wanted, limits, now)
+    if limits.warm_policy is not None:
+        unneeded += _find_not_warm(changes.staying, needed, unneeded)
+        # The dear ones go first. Sorting keeps the order of equal ones.
+        unneeded.sort(key=lambda found: -found[0].offer.price_usd_hour)
+    for machine, reason in unneeded:
         if len(changes.staying) <= limits.min_instances:
             return
         if not is_spare(machine, needed):
             changes.end(machine, reason)
-        elif warm > limits.warm_instances:
+        elif warm > limits.warm_instances or machine.offer.price_usd_hour > most_warm_usd_hour:
             warm -= 1
             changes.end(machine, reason)
 
@@ -198,6 +206,41 @@ def _find_unneeded(
     idle = [m for m in machines if idle_deadline(m, needed_ids, limits) <= now]
     idle.sort(key=lambda machine: (machine.idle_since or 0.0, machine.id))
     return [*requests, *((machine, _reason_unneeded(machine)) for machine in idle)]
+
+
+def _find_not_warm(
+    machines: Iterable[Machine],
+    needed: frozenset[str],
+    unneeded: Iterable[tuple[Machine, TerminateReason]],
+) -> list[tuple[Machine, TerminateReason]]:
+    """Return the other machines that have run nothing. They may end before their idle time does."""
+    others = {machine.id for machine, _ in unneeded}
+    return [
+        (machine, TerminateReason.NOT_WARM)
+        for machine in machines
+        if machine.id not in others and _is_only_warm(machine, needed)
+    ]
+
+
+def _is_only_warm(machine: Machine, needed: frozenset[str]) -> bool:
+    """Return whether no work needs the machine, and it has run none.
+
+    Its purpose does not matter, because work may use a warm machine and leave its own machine to be kept warm.
+    """
+    is_new = machine.idle_since is None or machine.idle_since == machine.registered_at
+    return is_spare(machine, needed) and is_new
+
+
+def warm_prices(
+    machines: Iterable[Machine], needed: frozenset[str], limits: Limits, now: float
+) -> list[Decimal]:
+    """Return the hourly prices of the machines that exist only because the pool keeps machines warm."""
+    return [
+        machine.offer.price_usd_hour
+        for machine in machines
+        if _is_only_warm(machine, needed)
+        or (is_spare(machine, needed) and idle_deadline(machine, needed, limits) <= now)
+    ]
 
 
 def _reason_unneeded(machine: Machine) -> TerminateReason:

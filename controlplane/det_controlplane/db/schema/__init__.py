@@ -24,6 +24,7 @@ from det_controlplane.db.schema.cluster import (
     master_logs,
     outbox,
     pools,
+    warm_pools,
 )
 from det_controlplane.db.schema.experiments import (
     contexts,
@@ -154,6 +155,7 @@ __all__ = [
     "users",
     "value_names",
     "wait_reasons",
+    "warm_pools",
     "webhook_log_matches",
     "webhook_triggers",
     "webhooks",

@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    Double,
     Identity,
     Index,
     Integer,
@@ -80,6 +81,23 @@ pools = Table(
         "provision_at", Time
     ),  # time of the next decision about its machines without further changes
     Column("resumed_at", Time),  # by an operator: machines asked for before count no longer
+)
+
+# Pools that choose the number of their warm machines: the measured starts, the last choice, and the cost of the day.
+warm_pools = Table(
+    "warm_pools",
+    metadata,
+    Column("pool", Text, primary_key=True),
+    Column("rates", JSON, nullable=False),  # lists: weekend, hour, slots, starts per hour
+    Column("startup_h", Double, nullable=False),
+    Column("measured_at", Time, nullable=False),
+    Column("machines", Integer, nullable=False, server_default=text("0")),
+    Column("sentence", Text, nullable=False, server_default=text("''")),
+    Column("decided_at", Time, nullable=False),
+    Column(
+        "spent_usd", Double, nullable=False, server_default=text("0")
+    ),  # on the day of `decided_at`, UTC
+    Column("usd_hour", Double, nullable=False, server_default=text("0")),
 )
 
 # Effects that must happen after commit, at least once.

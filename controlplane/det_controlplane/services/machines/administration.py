@@ -13,6 +13,7 @@ from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
 from det_controlplane.core.provision.spot_history import SpotSpell, spell_of
+from det_controlplane.core.provision.warm import WarmPolicy
 from det_controlplane.db.agents import agents
 from det_controlplane.db.machines import (
     deadlines,
@@ -23,7 +24,9 @@ from det_controlplane.db.machines import (
     pool_holds,
     provision,
     spot_spells,
+    warm_pools,
 )
+from det_controlplane.db.machines.warm_pools import ShownWarmPool
 from det_controlplane.db.money import budgets
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
@@ -120,6 +123,7 @@ def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
         demand = provision.demand(tx, name, pool.scheduler.default_priority)
         waiting = machine_views.waiting(tx, name)
         knowledge, problems = market.known(tx), market.problems(tx)
+        warm = warm_pools.shown(tx, name, now) if pool.limits.warm_policy else None
         spells, startup_h = spot_spells.every(tx), deadlines.startup_h(tx, name)
     limits = pool.limits
     return {
@@ -128,7 +132,8 @@ def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
         "spentBudget": spent_sentence(spent) if spent else "",
         "minInstances": limits.min_instances,
         "maxInstances": limits.max_instances,
-        "warmInstances": limits.warm_instances,
+        "warmInstances": warm.machines if warm else limits.warm_instances,
+        "warm": _warm(limits.warm_policy, warm),
         "allowHeterogeneousFits": limits.allow_heterogeneous_fits,
         "maxHourlyCost": None if limits.max_hourly_cost is None else float(limits.max_hourly_cost),
         "instances": len(live),
@@ -145,6 +150,18 @@ def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
         "cooldowns": [c for c in cooldowns if _concerns(c, pool)],
         "waiting": waiting,
     }  # fmt: skip
+
+
+def _warm(policy: WarmPolicy | None, warm: ShownWarmPool | None) -> dict[str, Any] | None:
+    """Show how a pool chooses the number of its warm machines. Return None for a fixed number."""
+    if policy is None:
+        return None
+    return {
+        "reason": warm.sentence if warm else "no machine is kept warm: no decision yet",
+        "spentTodayUsd": warm.spent_usd if warm else 0.0,
+        "maxCostPerDay": policy.max_usd_day,
+        "waitingCostPerHour": policy.waiting_usd_hour,
+    }
 
 
 def _offer(list_offer: Offer, pool: Pool, knowledge: MarketKnowledge) -> dict[str, Any]:

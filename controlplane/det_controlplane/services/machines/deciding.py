@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Signal
@@ -28,7 +29,9 @@ from det_controlplane.db.machines import (
     market,
     pool_holds,
     provision,
+    warm_pools,
 )
+from det_controlplane.db.machines.warm_pools import WarmRow
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.scheduling import schedule as pool_rows
 from det_controlplane.db.tasks import containers
@@ -63,6 +66,7 @@ _ENDS = {
     TerminateReason.OUT_OF_SERVICE: "its agent is out of service",
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
+    TerminateReason.NOT_WARM: "it was kept warm, and its pool keeps fewer machines warm now",
     TerminateReason.LEFT_OVER: _LEFT_OVER,
     **failed_launches.NO_SHOW_REASONS,
 }
@@ -107,7 +111,7 @@ def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
     with change(ctx) as changed:
         provision.lock(changed.tx)
-        snapshot, digests = _load(ctx, changed.tx, changed.now)
+        snapshot, digests, warm_rows = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)
         _request(ctx, changed, plan, _hold_after_no_shows(changed, snapshot, plan))
@@ -117,6 +121,8 @@ def run(ctx: Context) -> ProvisionPlan:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
         provision.record(changed.tx, plan.waiting, digests)
         _apply_deadlines(changed, plan)
+        for decision in plan.warm:
+            warm_pools.store(changed.tx, decision, warm_rows[decision.pool])
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
@@ -154,19 +160,27 @@ def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -
     return None if at is None else datetime.fromtimestamp(at, change.now.tzinfo)
 
 
-def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[str, str]]:
-    """Lock and read the pools that no pass is scheduling. No work is placed there until this transaction ends.
+class _Loaded(NamedTuple):
+    """The snapshot, the digests of the stored reasons by allocation, and the rows of pools that choose warm machines."""
 
-    The second value has the digests of the stored reasons, by allocation.
-    """
+    snapshot: ProvisionSnapshot
+    digests: dict[str, str]
+    warm: dict[str, WarmRow]
+
+
+def _load(ctx: Context, tx: Tx, now: datetime) -> _Loaded:
+    """Lock and read the pools that no pass is scheduling. No work is placed there until this transaction ends."""
     knowledge = market.known(tx)
     pools = []
     digests: dict[str, str] = {}
+    warm: dict[str, WarmRow] = {}
     for pool in rented_pools(ctx):
         name = pool.pool_name
         if not pool_rows.try_lock(tx, name):
             provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
             continue
+        if pool.limits.warm_policy is not None:
+            warm[name] = warm_pools.read(tx, name, now)
         waiting = provision.demand(tx, name, pool.scheduler.default_priority)
         digests |= {one.demand.allocation_id: one.machine_digest for one in waiting}
         pool_snapshot = PoolSnapshot(
@@ -177,6 +191,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
             machines=provision.machines_of(tx, name),
             growth=provision.growth(tx, name, pool.scheduler.default_priority),
             deadline_jobs=deadlines.jobs(tx, name, now),
+            warm=warm[name].history if name in warm else None,
         )
         pools.append(pool_snapshot)
     left_over = _leftover_machines(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
@@ -191,7 +206,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
         prices_due=_due(knowledge.due, pools),
         left_over=left_over,
     )
-    return snapshot, digests
+    return _Loaded(snapshot, digests, warm)
 
 
 def _retired_pools(tx: Tx, own: Collection[str]) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from det_controlplane.core.run_failures import RunFailure, explain_failed_search
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.core.search import not_reported
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.machines import deadlines
+from det_controlplane.db.machines import deadlines, warm_pools
 from det_controlplane.db.money import budgets
 from det_controlplane.db.scheduling import waiting
 from det_controlplane.db.scheduling.waiting import Subject
@@ -51,7 +51,8 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         subject = waiting.subject(tx, kind, id)
         if subject is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons = [_of_pool(ctx, _of_metrics(tx, reason), subject.experiment_id) for reason in rows]
+        rows = [_add_warm_machines(ctx, tx, _of_metrics(tx, reason)) for reason in rows]
+        reasons = [_of_pool(ctx, reason, subject.experiment_id) for reason in rows]
         spent = _spent_budget(ctx, tx, subject.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
         refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
@@ -63,6 +64,15 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     sentence = _describe_decision(ctx, kind, id, subject) or ended["sentence"]
     sentence += _refusal_note(refused) + (f"; {warning}" if warning else "")
     return [{**ended, "sentence": sentence, "warning": warning}]
+
+
+def _add_warm_machines(ctx: Context, tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
+    """Add how many machines the pool of a queued job keeps warm, if the pool chooses their number."""
+    pool = ctx.config.pool(reason["pool"])
+    if reason["state"] != "QUEUED" or pool is None or pool.limits.warm_policy is None:
+        return reason
+    warm = warm_pools.shown(tx, pool.pool_name, ctx.now())
+    return reason if warm is None else reason | {"warm": warm.sentence}
 
 
 def _unreported_metric(tx: Tx, subject: Subject) -> str:
@@ -161,8 +171,9 @@ def _entry(reason: dict[str, Any], spent: str, nearly: str, deadline: str) -> di
     machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
-    if deadline and deadline not in reason["sentence"]:
-        reason["sentence"] += f"; {deadline}"
+    for addition in (deadline, reason.pop("warm", "")):
+        if addition and addition not in reason["sentence"]:
+            reason["sentence"] += f"; {addition}"
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
         reason["sentence"] += f", because {spent}"
     if nearly:
