@@ -37,11 +37,17 @@ class Straggler:
 
 
 def summarize(own: Sequence[float], data: Sequence[float]) -> Window:
-    """Return the window of some steps. Very long steps are cut, so that one pause does not decide."""
-    limit = _LONGEST_STEP * statistics.median(own)
-    cut = [min(seconds, limit) for seconds in own]
-    error = statistics.stdev(cut) / math.sqrt(len(cut)) if len(cut) > 1 else 0.0
-    return statistics.fmean(cut), error, statistics.fmean(min(s, limit) for s in data)
+    """Return the window of some steps. Very long steps are cut, so that one pause does not decide.
+
+    Every rank calls this while it trains. The exact fractions of `statistics` would take ten times as long.
+    """
+    count = len(own)
+    limit = _LONGEST_STEP * sorted(own)[count // 2]
+    cut = [seconds if seconds < limit else limit for seconds in own]
+    mean = sum(cut) / count
+    squares = sum([(seconds - mean) ** 2 for seconds in cut])
+    error = math.sqrt(squares / (count - 1) / count) if count > 1 else 0.0
+    return mean, error, sum([s if s < limit else limit for s in data]) / count
 
 
 class StragglerDetector:
