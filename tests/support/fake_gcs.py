@@ -1,12 +1,16 @@
 """Google Cloud Storage for tests: the emulator's protocol on a server that takes many requests at once."""
 
+import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
+from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
 
@@ -20,6 +24,7 @@ class FakeGCS:
         self.requests: list[tuple[str, str]] = []
         self.ranges: list[str] = []
         self.breaks: Callable[[str, str], bool] = lambda method, target: False
+        self.refuses: Callable[[str, str], bool] = lambda method, target: False
         self.before_answer: Callable[[str, str], None] = lambda method, target: None
         self.storage = threading.Lock()  # the emulator's storage is not made for threads
 
@@ -39,8 +44,35 @@ class _Handler(RequestHandler):  # type: ignore[misc]
         if self._fake.breaks(method, self.path):
             self.close_connection = True  # no answer at all: the client sees a cut connection
             return
+        if self._fake.refuses(method, self.path):
+            self._error(403, "the account does not have storage.objects.* access")
+            return
         with self._fake.storage:
-            answer()
+            if self._is_behind_end():
+                self._error(416, "The requested range cannot be satisfied.")
+            else:
+                answer()
+
+    def _is_behind_end(self) -> bool:
+        """Return whether the range begins after the last byte. The emulator would answer with an empty body."""
+        begin = re.match(r"bytes=(\d+)-", self.headers.get("range") or "")
+        place = re.match(r"/download/storage/v1/b/([^/]+)/o/([^?]+)", self.path)
+        if begin is None or place is None:
+            return False
+        try:
+            content = self.storage.get_file(place[1], unquote(place[2]))
+        except NotFound:
+            return False
+        return int(begin[1]) >= len(content)
+
+    def _error(self, status: int, message: str) -> None:
+        body = json.dumps({"error": {"code": status, "message": message}}).encode()
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_GET(self) -> None:
         self._answer("GET", super().do_GET)

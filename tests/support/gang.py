@@ -9,11 +9,17 @@ from tests.support.ports import free_port
 
 
 def run(
-    forks: ml.Forks, script: pathlib.Path, ranks: int, home: pathlib.Path, *arguments: str
+    forks: ml.Forks,
+    script: pathlib.Path,
+    ranks: int,
+    home: pathlib.Path,
+    *arguments: str,
+    **environment: str,
 ) -> Any:
     """Return the JSON in the last line of the chief's output."""
     home.mkdir(exist_ok=True)
     gang = {
+        **environment,
         "XDG_DATA_HOME": str(home), "TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": str(ranks),
         "LOCAL_WORLD_SIZE": str(ranks), "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),

@@ -6,7 +6,7 @@ They go through the key-value store of torch.distributed, because collectives be
 import math
 import pickle
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from determined.checkpointing._jobs import Written
 
@@ -34,7 +34,7 @@ class Exchange:
             self.wait_for_end()
 
     def send(self, written: Optional[Written], error: Optional[BaseException]) -> None:
-        result = (written, None if error is None else repr(error))
+        result = (written, None if error is None else text_of(error))
         self._store.set(f"rank-{self._rank}", pickle.dumps(result))
 
     def collect(self) -> List[Written]:
@@ -42,14 +42,14 @@ class Exchange:
         keys = [f"rank-{rank}" for rank in range(self._size)]
         self._wait(keys)
         results = [pickle.loads(self._store.get(key)) for key in keys]
-        failed = [f"rank {r}: {error}" for r, (_, error) in enumerate(results) if error]
+        failed = {rank: error for rank, (_, error) in enumerate(results) if error}
         if failed:
-            raise RuntimeError(f"the checkpoint failed on {'; '.join(failed)}")
+            raise RuntimeError(f"the checkpoint failed on {by_cause(failed)}")
         return [written for written, _ in results]
 
     def end(self, error: Optional[BaseException]) -> None:
         """Send the end of the checkpoint to the other ranks, successful or not."""
-        self._store.set("end", b"" if error is None else repr(error).encode())
+        self._store.set("end", b"" if error is None else text_of(error).encode())
         self._wait([f"read-{rank}" for rank in range(1, self._size)], limit_s=_LAST_READS_S)
 
     def wait_for_end(self) -> None:
@@ -69,6 +69,27 @@ class Exchange:
                 return
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _MAX_POLL_S)
+
+
+def text_of(error: Any) -> str:
+    """Return the message of an error. The classes of other errors say more than their messages."""
+    if isinstance(error, (OSError, RuntimeError, ValueError, str)) and str(error):
+        return str(error)
+    return repr(error)
+
+
+def by_cause(failures: Mapping[int, Any]) -> str:
+    """Return "ranks 0 and 2: CAUSE; rank 1: CAUSE", because a storage often fails for all ranks alike."""
+    ranks: Dict[str, List[int]] = {}
+    for rank in sorted(failures):
+        ranks.setdefault(text_of(failures[rank]), []).append(rank)
+    return "; ".join(f"{_ranks(numbers)}: {cause}" for cause, numbers in ranks.items())
+
+
+def _ranks(numbers: List[int]) -> str:
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
 class _Memory:

@@ -81,10 +81,11 @@ def write_shard(
     with storage.open_write(storage_id, path, expected) as file:
         for index, content in items:
             offset = file.size
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                torch.save(_alone(content), file)
+            with file.piece():
+                if isinstance(content, bytes):
+                    file.write(content)
+                else:
+                    torch.save(_alone(content), file)
             written.items.append((index, offset, file.size - offset))
     _record(path, file, written)
 

@@ -7,7 +7,7 @@ import time
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import distributed
@@ -20,8 +20,9 @@ from torch.distributed.checkpoint.storage import WriteResult
 from determined.checkpointing import _metadata
 from determined.checkpointing._async import stored
 from determined.checkpointing._buffers import plan as plan_slots
-from determined.checkpointing._exchange import Exchange
+from determined.checkpointing._exchange import Exchange, by_cause
 from determined.checkpointing._jobs import ShardJob, Written, as_bytes, write_folders, write_shard
+from determined.common.storage import Checksums
 from determined.core._pending import PendingCheckpoint
 
 READ_THREADS = 8
@@ -130,21 +131,28 @@ class StorageReader(dcp.StorageReader):  # type: ignore[misc]
 
     def __init__(self, checkpoints: Any, storage_id: str) -> None:
         storage = getattr(checkpoints, "_storage", checkpoints)
-        self._read: Callable[..., bytes] = storage.read_range
-        self._list = storage.list
+        self._storage = storage
         self._storage_id = storage_id
         self._places: Dict[Any, Any] = {}
+        self._checksums: Checksums = {}
 
     def reset(self, checkpoint_id: Any = None) -> None:
         """Do nothing: an object reads one checkpoint."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
-        size = self._list(self._storage_id).get(_metadata.METADATA_FILE)
-        if size is None:
+        path, storage_id = _metadata.METADATA_FILE, self._storage_id
+        files = self._storage.list(storage_id)
+        if path not in files:
             raise FileNotFoundError(
-                f"checkpoint {self._storage_id} is not sharded: it has no file {_metadata.METADATA_FILE}"
+                f"checkpoint {storage_id} is not sharded: it has no file {path}"
+                if files
+                else f"checkpoint {storage_id} has no files at {self._storage.url(storage_id)}; was it deleted?"
             )
-        return _metadata.loads(self._read(self._storage_id, _metadata.METADATA_FILE, 0, size))
+        self._checksums = self._storage.read_checksums(storage_id)
+        saved = self._checksums.get(path)
+        crc = saved.crcs[0] if saved is not None and len(saved.crcs) == 1 else None
+        size = files[path] if saved is None else saved.size
+        return _metadata.loads(self._storage.read_range(storage_id, path, 0, size, crc))
 
     def set_up_storage_reader(
         self, metadata: Any, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -175,7 +183,11 @@ class StorageReader(dcp.StorageReader):  # type: ignore[misc]
 
     def _fetch(self, index: Any) -> bytes:
         place = self._places[index]
-        return self._read(self._storage_id, place.relative_path, place.offset, place.length)
+        path, start = str(place.relative_path), place.offset
+        saved = self._checksums.get(path)
+        crc = None if saved is None else saved.pieces.get(start)
+        content: bytes = self._storage.read_range(self._storage_id, path, start, place.length, crc)
+        return content
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
@@ -210,15 +222,20 @@ def _plain_errors() -> Iterator[None]:
         try:
             yield
         except CheckpointException as e:
-            failures = "; ".join(f"rank {rank}: {cause[0]!r}" for rank, cause in e.failures.items())
-            raise RuntimeError(f"the sharded checkpoint failed on {failures}") from e
+            failures = {rank: cause[0] for rank, cause in e.failures.items()}
+            raise RuntimeError(f"the sharded checkpoint failed on {by_cause(failures)}") from e
 
 
 def save_sharded(
     checkpoints: Any, state: Any, metadata: Optional[Dict[str, Any]], folders: Sequence[str] = ()
 ) -> str:
     writer = StorageWriter(checkpoints, metadata, folders)
-    _plan_and_write(state, writer)
+    try:
+        _plan_and_write(state, writer)
+    except Exception:
+        if checkpoints._distributed.rank == 0:
+            checkpoints._unregister_if_empty(writer.storage_id)
+        raise
     return writer.storage_id
 
 

@@ -294,11 +294,14 @@ class CheckpointContext:
         try:
             yield
         except Exception:
-            # The storage or the cluster itself may have failed. The cluster then deletes the remaining files.
-            with contextlib.suppress(Exception):
-                if not self._files(storage_id):
-                    self._registry.unregister(storage_id)
+            self._unregister_if_empty(storage_id)
             raise
+
+    def _unregister_if_empty(self, storage_id: str) -> None:
+        # The storage or the cluster itself may have failed. The cluster then deletes the remaining files.
+        with contextlib.suppress(Exception):
+            if not self._files(storage_id):
+                self._registry.unregister(storage_id)
 
     def _files(self, storage_id: str) -> Dict[str, int]:
         try:
@@ -366,14 +369,13 @@ class CheckpointContext:
         checksums: Checksums,
     ) -> None:
         """Report the checkpoint as complete. From now on it is visible to others."""
-        with tempfile.TemporaryDirectory(prefix="determined-metadata-") as scratch:
-            path = os.path.join(scratch, METADATA_FILE)
-            with open(path, "wb") as f:
-                f.write(json.dumps(json.loads(encode(dict(metadata))), indent=2).encode())
-            size = os.path.getsize(path)
-            checksums = {**checksums, **self._storage.upload(scratch, storage_id, [METADATA_FILE])}
+        content = json.dumps(json.loads(encode(dict(metadata))), indent=2).encode()
+        with self._storage.open_write(storage_id, METADATA_FILE, len(content)) as file:
+            file.write(content)
+        if file.checksum is not None:
+            checksums = {**checksums, METADATA_FILE: file.checksum}
         self._storage.write_checksums(storage_id, checksums)
-        self._registry.report_completed(storage_id, {**files, METADATA_FILE: size}, metadata)
+        self._registry.report_completed(storage_id, {**files, METADATA_FILE: file.size}, metadata)
 
     def _async_saver(self) -> Any:
         if self._saver is None:

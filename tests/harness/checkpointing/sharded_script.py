@@ -1,10 +1,19 @@
-"""Save or load an FSDP2 model and its optimizer on each rank: sharded_script.py MODE STORAGE [CHECKPOINT]."""
+"""Save or load an FSDP2 model and its optimizer on each rank: sharded_script.py MODE STORAGE [CHECKPOINT].
 
+STORAGE is a folder, or the JSON of a section `checkpoint_storage`. With PART_BYTES, uploads in parts have such parts,
+and the model gets a weight with which a shard of two ranks needs three of them.
+"""
+
+import hashlib
 import json
+import os
+import resource
 import sys
 from typing import Any
 
 import torch
+from determined.common import storage as storages
+from determined.common.storage import _transfer
 from determined.core import CheckpointContext, DistributedContext, DummyDistributedContext
 from torch import distributed, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -13,11 +22,16 @@ from torch.distributed.fsdp import fully_shard
 
 from tests.support.held_storage import HeldStorage, RecordingRegistry
 
+PART_BYTES = int(os.environ.get("PART_BYTES", "0"))
+
 
 def build(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
     """Return a model with rows that four and eight ranks cannot share equally, and tied weights."""
     torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(7, 10), nn.ReLU(), nn.Linear(10, 7), nn.Linear(7, 3))
+    layers = [nn.Linear(7, 10), nn.ReLU(), nn.Linear(10, 7), nn.Linear(7, 3)]
+    if PART_BYTES:
+        layers.append(nn.Linear(3, PART_BYTES // 8, bias=False))
+    model = nn.Sequential(*layers)
     if distributed.is_initialized():
         mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
         for layer in model:
@@ -34,9 +48,11 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def full_values(state: Any) -> Any:
-    """Return the complete tensors as lists."""
+    """Return the complete tensors as lists, and large ones as digests."""
     if isinstance(state, torch.Tensor):
         whole = state.full_tensor() if hasattr(state, "full_tensor") else state
+        if whole.numel() > 10_000:
+            return hashlib.sha256(whole.contiguous().numpy().tobytes()).hexdigest()
         return whole.tolist()
     if isinstance(state, dict):
         return {str(k): full_values(v) for k, v in state.items()}
@@ -76,17 +92,25 @@ def load(checkpoints: CheckpointContext, uuid: str) -> Any:
 
 def main(mode: str, folder: str, *checkpoint: str) -> None:
     torch.set_num_threads(1)
+    _transfer.PART_BYTES = PART_BYTES or _transfer.PART_BYTES
+    if limit := os.environ.get("FILE_LIMIT"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     ranks: DistributedContext = DummyDistributedContext()
     if mode != "load-plain":
         distributed.init_process_group("gloo")
         ranks = DistributedContext.from_torch_distributed()
-    storage, registry = HeldStorage(folder), RecordingRegistry()
+    is_config = folder.startswith("{")
+    storage = storages.from_config(json.loads(folder)) if is_config else HeldStorage(folder)
+    registry = RecordingRegistry()
     checkpoints = CheckpointContext(ranks, storage, registry)
-    if checkpoint:
-        result: dict[str, Any] = {"values": load(checkpoints, *checkpoint)}
-    else:
-        uuid, values = save(checkpoints, mode)
-        result = {"uuid": uuid, "values": values, "states": registry.states}
+    result: dict[str, Any] = {"states": registry.states}
+    try:
+        if checkpoint:
+            result["values"] = load(checkpoints, *checkpoint)
+        else:
+            result["uuid"], result["values"] = save(checkpoints, mode)
+    except Exception as e:
+        result["error"] = f"{type(e).__name__}: {e}"
     checkpoints.close()
     if ranks.rank == 0:
         print(json.dumps(result))

@@ -7,8 +7,10 @@ from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import Part
 from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
+from determined.errors import CheckpointCorrupt
 
 _DENIED = (401, 403)
+_PAST_END = 416
 T = TypeVar("T")
 
 
@@ -70,6 +72,8 @@ class AzureStore(BlobStore):
         except exceptions.ResourceNotFoundError as e:
             raise FileNotFoundError(f"{where} does not exist") from e
         except exceptions.HttpResponseError as e:
+            if e.status_code == _PAST_END:
+                raise CheckpointCorrupt(f"{where} is shorter than when it was saved") from e
             if e.status_code not in _DENIED:
                 raise
             raise PermissionError(

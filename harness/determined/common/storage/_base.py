@@ -21,7 +21,9 @@ from typing import (
     Union,
 )
 
+from determined.common.storage._parts import crc32
 from determined.common.storage._stored_file import LocalFile, closing
+from determined.errors import CheckpointCorrupt
 
 StrPath = Union[str, "os.PathLike[str]"]
 Selector = Callable[[str], bool]
@@ -29,22 +31,35 @@ Checksums = Dict[str, "FileChecksum"]
 
 
 class FileChecksum:
-    """The CRC-32 of each part of a file, so that each part can be verified and resumed separately."""
+    """The CRC-32 of each part of a file, so that each part can be verified and resumed separately.
 
-    def __init__(self, size: int, part_size: int, crcs: List[int]) -> None:
+    `pieces` has the CRC-32 of ranges that are read alone, such as shards of tensors, by their first byte.
+    """
+
+    def __init__(
+        self, size: int, part_size: int, crcs: List[int], pieces: Optional[Dict[int, int]] = None
+    ) -> None:
         self.size = size
         self.part_size = part_size
         self.crcs = crcs
+        self.pieces = pieces or {}
 
     def to_json(self) -> Dict[str, object]:
-        return {"size": self.size, "part_size": self.part_size, "crc32": self.crcs}
+        whole = {"size": self.size, "part_size": self.part_size, "crc32": self.crcs}
+        return {**whole, "pieces": list(self.pieces.items())} if self.pieces else whole
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "FileChecksum":
         crcs = value["crc32"]
         if not isinstance(crcs, list):
             raise ValueError("a checksum entry has no list of part checksums")
-        return cls(int(str(value["size"])), int(str(value["part_size"])), [int(c) for c in crcs])
+        pieces: Any = value.get("pieces") or []
+        return cls(
+            int(str(value["size"])),
+            int(str(value["part_size"])),
+            [int(c) for c in crcs],
+            {int(start): int(crc) for start, crc in pieces},
+        )
 
 
 class StorageManager(abc.ABC):
@@ -111,14 +126,16 @@ class StorageManager(abc.ABC):
                 yield file
             file.checksum = self.upload(scratch, dst, [path]).get(path)
 
-    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
-        """Return a range of a stored file."""
-        with (
-            self.restore_path(src, lambda p: p == path) as folder,
-            open(os.path.join(folder, path), "rb") as f,
-        ):
-            f.seek(start)
-            return f.read(length)
+    def read_range(
+        self, src: str, path: str, start: int, length: int, crc: Optional[int] = None
+    ) -> bytes:
+        """Return a range of a stored file. Raise CheckpointCorrupt if it is shorter or has another CRC-32."""
+        with self.restore_path(src, lambda p: p == path) as folder:
+            return read_file_range(os.path.join(folder, path), start, length, crc)
+
+    def read_checksums(self, storage_id: str) -> Checksums:
+        """Return the stored checksums. File systems do not have them."""
+        return {}
 
     def direct_path(self, storage_id: str) -> Optional[str]:
         """Return the checkpoint's directory if the storage is a file system that is mounted here, otherwise None."""
@@ -127,6 +144,24 @@ class StorageManager(abc.ABC):
     def url(self, storage_id: str) -> str:
         """Return the address of the checkpoint for users."""
         return storage_id
+
+
+def read_file_range(path: str, start: int, length: int, crc: Optional[int]) -> bytes:
+    with open(path, "rb") as f:
+        f.seek(start)
+        return check_range(f.read(length), path, start, length, crc)
+
+
+def check_range(body: bytes, where: str, start: int, length: int, crc: Optional[int]) -> bytes:
+    if len(body) != length:
+        raise CheckpointCorrupt(
+            f"{where} ends within bytes {start} to {start + length} that were saved"
+        )
+    if crc is not None and crc32(body) != crc:
+        raise CheckpointCorrupt(
+            f"bytes {start} to {start + length} of {where} differ from what was saved"
+        )
+    return body
 
 
 def check_storage_id(storage_id: str) -> str:

@@ -73,10 +73,10 @@ class DirectoryStorageManager(_base.StorageManager):
         with closing(LocalFile(os.path.join(self._path(dst), path))) as file:
             yield file
 
-    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
-        with open(os.path.join(self._existing(src), path), "rb") as f:
-            f.seek(start)
-            return f.read(length)
+    def read_range(
+        self, src: str, path: str, start: int, length: int, crc: Optional[int] = None
+    ) -> bytes:
+        return _base.read_file_range(os.path.join(self._existing(src), path), start, length, crc)
 
     def direct_path(self, storage_id: str) -> Optional[str]:
         return self._path(storage_id)

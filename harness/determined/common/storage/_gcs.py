@@ -10,6 +10,7 @@ from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import Part
 from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS, retried
+from determined.errors import CheckpointCorrupt
 
 MAX_COMPOSED = 32
 DELETE_THREADS = 16
@@ -77,12 +78,14 @@ class GCSStore(BlobStore):
         return target
 
     def _call(self, key: str, work: Callable[[], T]) -> T:
-        missing, refused = self._errors
+        missing, refused, past_end = self._errors
         where = f"gs://{self._bucket_name}/{key}"
         try:
             return work()
         except missing as e:
             raise FileNotFoundError(f"{where} does not exist") from e
+        except past_end as e:
+            raise CheckpointCorrupt(f"{where} is shorter than when it was saved") from e
         except refused as e:
             raise PermissionError(f"{where} may not be used with these credentials: {e}") from e
 
@@ -94,13 +97,17 @@ class GCSStorageManager(ObjectStorageManager):
         super().__init__(GCSStore(client or _client(), bucket), prefix, f"gs://{bucket}")
 
 
-def _errors_of(client: Any) -> Tuple[Type[Exception], Tuple[Type[Exception], ...]]:
-    """Return the client's exception types for missing objects and for denied access."""
+Errors = Tuple[Type[Exception], Tuple[Type[Exception], ...], Type[Exception]]
+
+
+def _errors_of(client: Any) -> Errors:
+    """Return the client's exception types for missing objects, denied access, and ranges behind an object's end."""
     if isinstance(client, _gcs_client.Client):
-        return _gcs_client.NotFound, (_gcs_client.Refused,)
+        return _gcs_client.NotFound, (_gcs_client.Refused,), _gcs_client.PastEnd
     from google.api_core import exceptions
 
-    return exceptions.NotFound, (exceptions.Forbidden, exceptions.Unauthorized)
+    refused = (exceptions.Forbidden, exceptions.Unauthorized)
+    return exceptions.NotFound, refused, exceptions.RequestRangeNotSatisfiable
 
 
 def _client() -> Any:

@@ -31,6 +31,10 @@ class Refused(Exception):
     """The machine's service account lacks the permission."""
 
 
+class PastEnd(Exception):
+    """A range behind the end of an object."""
+
+
 class MachineToken:
     """The access token of the machine's service account, from the metadata server or the agent's replacement of it."""
 
@@ -226,4 +230,6 @@ def _error(status: int, answer: bytes) -> Exception:
         return NotFound(message)
     if status in (401, 403):
         return Refused(message)
+    if status == 416:
+        return PastEnd(message)
     return OSError(f"Google Cloud Storage answers {status}: {message}")

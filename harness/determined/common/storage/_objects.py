@@ -15,7 +15,6 @@ from determined.common.storage._transfer import (
     retried,
     write_checksum_object,
 )
-from determined.errors import CheckpointCorrupt
 
 CHECKSUMS = ".checksums.json"
 
@@ -62,19 +61,25 @@ class ObjectStorageManager(_base.StorageManager):
         with closing(ObjectFile(self._store, key, expected_bytes)) as file:
             yield file
 
-    def read_range(self, src: str, path: str, start: int, length: int) -> bytes:
+    def read_range(
+        self, src: str, path: str, start: int, length: int, crc: Optional[int] = None
+    ) -> bytes:
         if not length:
             return b""
         key = self._key_base(src) + path
-        return retried(lambda: self._get_range(key, start, length))
+        where = f"{self._root_url}/{key}"
 
-    def _get_range(self, key: str, start: int, length: int) -> bytes:
-        body = b"".join(self._store.get_range(key, start, length))
-        if len(body) != length:
-            raise CheckpointCorrupt(
-                f"{key} ends within bytes {start} to {start + length} that were saved"
-            )
-        return body
+        def read() -> bytes:
+            body = b"".join(self._store.get_range(key, start, length))
+            return _base.check_range(body, where, start, length, crc)
+
+        return retried(read)
+
+    def read_checksums(self, storage_id: str) -> _base.Checksums:
+        try:
+            return read_checksums(self._store, self._key_base(storage_id) + CHECKSUMS)
+        except FileNotFoundError:
+            return {}
 
     def __reduce__(self) -> Any:
         """Send the configuration to another process, which makes its own client."""
@@ -96,6 +101,10 @@ class ObjectStorageManager(_base.StorageManager):
             remaining = {}
         with Transfer(self._store) as transfer:
             transfer.delete([base + p for p in deleted])
+        if not remaining:
+            # These parts cost money, but a checkpoint without them is deleted, too.
+            with contextlib.suppress(Exception):
+                self._store.abort_unfinished(base)
         return _with_directories(remaining)
 
     def write_checksums(self, storage_id: str, checksums: _base.Checksums) -> None:

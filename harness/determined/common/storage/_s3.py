@@ -6,10 +6,12 @@ from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import Part
 from determined.common.storage._store import ObjectStore
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
+from determined.errors import CheckpointCorrupt
 
 READ_CHUNK = 1024 * 1024
 LARGEST_PART = 32 * 1024 * 1024
 _MISSING = ("NoSuchKey", "NoSuchBucket", "404", "NotFound")
+_PAST_END = ("InvalidRange", "416")
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
 
@@ -43,6 +45,11 @@ class S3Store(ObjectStore):
 
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
         self._call("abort_multipart_upload", Key=key, UploadId=upload_id)
+
+    def abort_unfinished(self, prefix: str) -> None:
+        uploads = self._call("list_multipart_uploads", Prefix=prefix).get("Uploads") or []
+        for upload in uploads:
+            self.abort_parts(upload["Key"], upload["UploadId"], [])
 
     def get(self, key: str) -> bytes:
         return bytes(self._call("get_object", Key=key)["Body"].read())
@@ -139,6 +146,8 @@ def _translate_error(error: Any, operation: str, where: str) -> Exception:
     code = str(error.response.get("Error", {}).get("Code"))
     if code in _MISSING:
         return FileNotFoundError(f"{where} does not exist ({operation}: {code})")
+    if code in _PAST_END:
+        return CheckpointCorrupt(f"{where} is shorter than when it was saved")
     if code in _DENIED:
         return PermissionError(f"{where} may not be used with these credentials ({code})")
     return OSError(f"{operation} of {where} failed: {error}")

@@ -31,6 +31,9 @@ class ObjectStore(abc.ABC):
     @abc.abstractmethod
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
 
+    def abort_unfinished(self, prefix: str) -> None:  # noqa: B027
+        """Abort uploads in parts that a killed program left. Only S3 keeps their parts for ever and out of listings."""
+
     @abc.abstractmethod
     def get(self, key: str) -> bytes: ...
 

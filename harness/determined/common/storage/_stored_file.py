@@ -15,6 +15,11 @@ class StoredFile:
     def write(self, data: Any) -> int:
         raise NotImplementedError
 
+    @contextlib.contextmanager
+    def piece(self) -> Iterator[None]:
+        """Compute the checksum of what the block writes, if the storage keeps checksums."""
+        yield
+
     def flush(self) -> None:
         """Return at once. `torch.save` calls this method at the end."""
 

@@ -3,7 +3,7 @@
 import contextlib
 import io
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Deque, Iterator, List
+from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from determined.common.storage._base import FileChecksum
 from determined.common.storage._parts import crc32
@@ -44,6 +44,8 @@ class ObjectFile(StoredFile):
         self._buffer = bytearray()
         self._upload_id = ""
         self._crcs: List[int] = []
+        self._pieces: Dict[int, int] = {}
+        self._piece_crc: Optional[int] = None
         self._tags: List[Future[str]] = []
         self._pending: Deque[Future[str]] = Deque()
         self._pool = ThreadPoolExecutor(STREAM_THREADS, "determined-stream")
@@ -51,6 +53,8 @@ class ObjectFile(StoredFile):
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         self.size += len(view)
+        if self._piece_crc is not None:
+            self._piece_crc = crc32(view, self._piece_crc)
         at = 0
         while at < len(view):
             count = min(self._part_size - len(self._buffer), len(view) - at)
@@ -60,6 +64,12 @@ class ObjectFile(StoredFile):
             if len(self._buffer) == self._part_size and at < len(view):
                 self._send()
         return len(view)
+
+    @contextlib.contextmanager
+    def piece(self) -> Iterator[None]:
+        start, self._piece_crc = self.size, 0
+        yield
+        self._pieces[start], self._piece_crc = self._piece_crc, None
 
     def close(self) -> None:
         if not self._upload_id:
@@ -71,7 +81,7 @@ class ObjectFile(StoredFile):
             tags = [tag.result() for tag in self._tags]
             retried(lambda: self._store.end_parts(self._key, self._upload_id, tags))
         self._pool.shutdown(wait=True)
-        self.checksum = FileChecksum(self.size, self._part_size, self._crcs)
+        self.checksum = FileChecksum(self.size, self._part_size, self._crcs, self._pieces)
 
     def abort(self) -> None:
         for job in self._pending:
