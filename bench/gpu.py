@@ -5,6 +5,8 @@ python bench/gpu.py [--mib 3072] [--folder DIR]
 It needs torch and the folder `harness` of this repository, one GPU and no network, and takes less than five minutes.
 A model with the optimizer state of AdamW is stored through `store_async`, by `torch.save`, and by plain copies. The
 first checkpoint allocates the buffers and is not counted. Steps of training are timed alone and beside a checkpoint.
+The exit status is 1 if a figure misses its floor on a GPU. On a CPU, training and the writer share the processors and
+nothing is copied from a device, so floors are not judged.
 """
 
 import argparse
@@ -30,11 +32,23 @@ MAX_STALL_S = 0.25  # of a state of 3 GiB on a GPU
 MAX_OF_SAVE = 0.1
 MAX_OF_COPY = 1.2
 MAX_SLOWDOWN = 1.05
+NO_GPU = "cpu, floors not judged"
 
 
-def emit(name: str, value: float, unit: str, floor: float | None, device: str) -> None:
-    figure = {"name": name, "value": round(value, 4), "unit": unit, "floor": floor}
-    print(json.dumps({**figure, "better": "lower", "device": device}), flush=True)
+class Figures:
+    """Prints figures with the device that they were measured on, and counts the missed floors."""
+
+    def __init__(self, gpu: str) -> None:
+        self._gpu = gpu
+        self.missed = 0
+
+    def emit(self, name: str, value: float, unit: str, floor: float | None = None) -> None:
+        judged = floor if self._gpu else None
+        figure = {"name": name, "value": round(value, 4), "unit": unit, "floor": judged}
+        print(json.dumps({**figure, "better": "lower", "device": self._gpu or NO_GPU}), flush=True)
+        if judged is not None and value > judged:
+            self.missed += 1
+            print(f"missed: {name}: {value:.4f} {unit}, floor {judged:.4f}", file=sys.stderr)
 
 
 class Training:
@@ -127,41 +141,60 @@ def slowdowns(training: Training, checkpoints: Any) -> list[float]:
     return ratios
 
 
-def measure(folder: pathlib.Path, mib: int) -> None:
+def measure(folder: pathlib.Path, mib: int) -> int:
+    """Print the figures. Return how many of them miss their floors."""
     import torch
     from determined.common.storage import DirectoryStorageManager
     from determined.core import DummyCheckpointContext, DummyDistributedContext
 
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if on_gpu else "cpu")
-    name = torch.cuda.get_device_name() if on_gpu else "cpu"
+    check_memory(device, mib)
+    figures = Figures(torch.cuda.get_device_name() if on_gpu else "")
     training = Training(device, mib)
     storage = DirectoryStorageManager(str(folder / "checkpoints"))
     checkpoints = DummyCheckpointContext(DummyDistributedContext(), storage)
     size = sum(t.numel() * t.element_size() for t in training.tensors())
-    emit("checkpoint_state", size / MIB, "MiB", None, name)
+    figures.emit("checkpoint_state", size / MIB, "MiB")
     pairs = stalls(training, checkpoints, copier(training))
+    check_buffers(checkpoints, on_gpu)
     stall = statistics.median(s for s, _ in pairs)
     of_copy = statistics.median(s / c for s, c in pairs)
     saving = min(
         seconds(training, lambda: torch.save(training.state(), folder / "plain")) for _ in range(2)
     )
-    emit(
-        "checkpoint_stall", stall, "s", MAX_STALL_S * size / (3072 * MIB) if on_gpu else None, name
-    )
-    emit(
-        "checkpoint_stall_of_torch_save",
-        stall / saving,
-        "ratio",
-        MAX_OF_SAVE if on_gpu else None,
-        name,
-    )
-    emit("checkpoint_stall_of_copy", of_copy, "ratio", None if on_gpu else MAX_OF_COPY, name)
-    emit("torch_save", saving, "s", None, name)
+    figures.emit("checkpoint_stall", stall, "s", MAX_STALL_S * size / (3072 * MIB))
+    figures.emit("checkpoint_copy_rate", stall / (size / 2**30), "s/GiB")
+    figures.emit("checkpoint_stall_of_torch_save", stall / saving, "ratio", MAX_OF_SAVE)
+    figures.emit("checkpoint_stall_of_copy", of_copy, "ratio", MAX_OF_COPY)
+    figures.emit("torch_save", saving, "s")
     slower = statistics.median(slowdowns(training, checkpoints))
-    # On a CPU, training and the writer share the processors.
-    emit("step_beside_checkpoint", slower, "ratio", MAX_SLOWDOWN if on_gpu else None, name)
+    figures.emit("step_beside_checkpoint", slower, "ratio", MAX_SLOWDOWN)
     checkpoints.close()
+    return figures.missed
+
+
+def check_memory(device: Any, mib: int) -> None:
+    """Exit if the GPU cannot hold the state, the gradients (a third of it) and some activations."""
+    import torch
+
+    if device.type != "cuda":
+        return
+    free = torch.cuda.mem_get_info()[0] // MIB
+    if free < 1.5 * mib + 512:
+        sys.exit(f"a state of {mib} MiB needs about {1.5 * mib + 512:.0f} MiB, but {free} MiB of the GPU are free: "
+                 "choose a smaller --mib")  # fmt: skip
+
+
+def check_buffers(checkpoints: Any, on_gpu: bool) -> None:
+    """Exit if checkpoints were not copied to (pinned) host memory, because the figures would mean something else."""
+    buffers = checkpoints._saver._buffers
+    if not buffers.size:
+        sys.exit("the state does not fit into the free host memory: choose a smaller --mib")
+    if on_gpu and not buffers._pinned:
+        sys.exit(
+            "the host memory could not be pinned (see the warning): raise the limit of locked memory, ulimit -l"
+        )
 
 
 def main() -> None:
@@ -174,9 +207,10 @@ def main() -> None:
     logging.disable(logging.INFO)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="det-bench-", dir=args.folder))
     try:
-        measure(folder, args.mib)
+        missed = measure(folder, args.mib)
     finally:
         shutil.rmtree(folder)
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":
