@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import logging
+import math
 import socket
 import threading
 import time
@@ -189,8 +190,11 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         seconds = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
         wait_s = float(_parse_whole_number(seconds, LONGEST_PREEMPTION_WAIT_S))
-        preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
-        return self._answer(200, {"preempt": preempt})
+        left_s = self.agent.sessions.wait_for_preemption(key, wait_s)
+        answer: dict[str, Any] = {"preempt": left_s is not None}
+        if left_s is not None and left_s < math.inf:
+            answer["secondsLeft"] = round(left_s, 1)
+        return self._answer(200, answer)
 
     def _send_credentials(self, cloud: str) -> None:
         """Return the machine's credentials for a cloud to a container of this agent."""

@@ -15,6 +15,7 @@ from det_agent.metadata import AwsMetadata, GcpMetadata
 
 # A notice must be seen within five seconds, because a spot machine of Google stops after thirty.
 INTERVAL_S = 2.0
+GOOGLE_NOTICE_S = 30.0
 
 Json = TypeVar("Json", dict[str, Any], list[Any])
 
@@ -34,6 +35,11 @@ def rfc3339(text: str | None) -> str | None:
         utc = time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time
         return utc.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
     return None
+
+
+def _in_seconds(seconds: float) -> str:
+    time = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _notices_of(*sources: Callable[[], Iterable[MachineSignal]]) -> tuple[MachineSignal, ...]:
@@ -97,6 +103,7 @@ class GcpNotices:
 
     def __init__(self, metadata: GcpMetadata) -> None:
         self._metadata = metadata
+        self._deadline: str | None = None
 
     def look(self) -> Sequence[MachineSignal]:
         """Return the current notices. Raises OSError if the server does not answer."""
@@ -104,7 +111,9 @@ class GcpNotices:
 
     def _preemption(self) -> Iterator[MachineSignal]:
         if self._value("preempted") == "TRUE":
-            yield MachineSignal("spot_interruption")
+            # The notice has no time, and may be older than one interval.
+            self._deadline = self._deadline or _in_seconds(GOOGLE_NOTICE_S - self.interval_s)
+            yield MachineSignal("spot_interruption", self._deadline)
 
     def _maintenance(self) -> Iterator[MachineSignal]:
         # A machine with GPUs cannot be moved while it runs.
@@ -161,8 +170,7 @@ class Signals:
 
     def raise_shutdown(self, within_s: float) -> None:
         """Add the notice that this machine or this agent stops permanently."""
-        deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
-        self._add(MachineSignal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
+        self._add(MachineSignal("shutdown", _in_seconds(within_s)))
 
     def current(self) -> tuple[MachineSignal, ...]:
         with self._lock:

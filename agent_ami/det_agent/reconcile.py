@@ -1,5 +1,6 @@
 """Compute the actions that turn the agent's containers into those that the control plane wants."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,9 +55,13 @@ def reconcile(
     return actions
 
 
-def preempting(desired: Sequence[Directive]) -> frozenset[str]:
-    """Return the allocations that should save a checkpoint and exit."""
-    return frozenset(d.allocation_id for d in desired if d.preempt)
+def preempting(desired: Sequence[Directive]) -> dict[str, float]:
+    """Return the allocations that should save a checkpoint and exit, with the seconds until they are killed."""
+    return {
+        d.allocation_id: math.inf if d.kill_within_s is None else d.kill_within_s
+        for d in desired
+        if d.preempt
+    }
 
 
 def _has_ended(report: ContainerReport) -> bool:

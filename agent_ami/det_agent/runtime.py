@@ -1,6 +1,7 @@
 """The interface of the two runtimes, Docker containers and plain processes, and the session tokens of containers."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -135,7 +136,7 @@ class ContainerSessions:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._by_id: dict[str, ContainerKey] = {}
-        self._preempting: frozenset[str] = frozenset()
+        self._preempting: dict[str, float] = {}  # until when on the monotonic clock
         self._stopped = False
 
     def open(self, key: ContainerKey) -> None:
@@ -152,14 +153,15 @@ class ContainerSessions:
         with self._changed:
             return next((k for k in self._by_id.values() if k.session_token in presented), None)
 
-    def set_preempting(self, allocation_ids: frozenset[str]) -> None:
+    def set_preempting(self, seconds_left: Mapping[str, float]) -> None:
+        """Note the allocations that should exit, and the seconds until they are killed."""
+        now = time.monotonic()
         with self._changed:
-            if allocation_ids != self._preempting:
-                self._preempting = allocation_ids
-                self._changed.notify_all()
+            self._preempting = {id: now + seconds for id, seconds in seconds_left.items()}
+            self._changed.notify_all()
 
-    def wait_for_preemption(self, key: ContainerKey, timeout_s: float) -> bool:
-        """Return True when the allocation should exit, and False on timeout or when the container has ended."""
+    def wait_for_preemption(self, key: ContainerKey, timeout_s: float) -> float | None:
+        """Return the seconds that the allocation has left to exit, or None on timeout or if the container has ended."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -169,7 +171,8 @@ class ContainerSessions:
                 ),
                 timeout_s,
             )
-            return key.allocation_id in self._preempting
+            until = self._preempting.get(key.allocation_id)
+            return None if until is None else max(0.0, until - time.monotonic())
 
     def stop_waiting(self) -> None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import socket
 import threading
 from pathlib import Path
@@ -32,19 +33,28 @@ def test_waiting_container_receives_its_preemption_without_the_control_plane(
         )
     )
     asking.start()
-    caller.sessions.set_preempting(frozenset({"alloc-2"}))
-    caller.sessions.set_preempting(frozenset({"alloc-1"}))
+    caller.sessions.set_preempting({"alloc-2": math.inf})
+    caller.sessions.set_preempting({"alloc-1": math.inf})
     asking.join(60)
     assert answers == [{"preempt": True}]
     assert plane.forwarded == []
 
 
 def test_preempted_allocation_gets_the_same_response_every_time(caller: Caller) -> None:
-    caller.sessions.set_preempting(frozenset({"alloc-1"}))
+    caller.sessions.set_preempting({"alloc-1": math.inf})
     for _ in range(2):
         assert caller.ask("GET", PREEMPTION, headers={"Authorization": "Bearer secret-1"})[1] == {
             "preempt": True
         }
+
+
+def test_preempted_container_receives_the_seconds_until_it_is_killed(caller: Caller) -> None:
+    caller.sessions.set_preempting({"alloc-1": 28.0})
+    answer = caller.ask("GET", PREEMPTION, headers=TOKEN)[1]
+    assert answer["preempt"]
+    assert 20 < answer["secondsLeft"] <= 28
+    caller.sessions.set_preempting({"alloc-1": 0.0})
+    assert caller.ask("GET", PREEMPTION, headers=TOKEN)[1]["secondsLeft"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -246,7 +256,7 @@ def test_rejects_an_invalid_content_length(caller: Caller, length: str) -> None:
 
 
 def test_invalid_preemption_timeout_gets_a_response(caller: Caller) -> None:
-    caller.sessions.set_preempting(frozenset({"alloc-1"}))
+    caller.sessions.set_preempting({"alloc-1": math.inf})
     for timeout in ("%C2%B2", "-1", "1" * 5000):
         answer = caller.ask("GET", f"{PREEMPTION}?timeoutSeconds={timeout}", headers=TOKEN)
         assert answer[:2] == (200, {"preempt": True})

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -121,6 +122,17 @@ def test_google_preemption_and_maintenance_are_signals(service: Service) -> None
     }
     signals = GcpNotices(GcpMetadata(service.host)).look()
     assert [s.kind for s in signals] == ["spot_interruption", "maintenance"]
+
+
+def test_google_preemption_ends_thirty_seconds_after_its_first_sight(service: Service) -> None:
+    service.values["instance/preempted"] = "TRUE"
+    notices = GcpNotices(GcpMetadata(service.host))
+    begun = datetime.now(timezone.utc)
+    (first,) = notices.look()
+    assert first.deadline is not None
+    left_s = (datetime.fromisoformat(first.deadline.replace("Z", "+00:00")) - begun).total_seconds()
+    assert 25 < left_s < 30
+    assert notices.look() == (first,), "the time does not move"
 
 
 def test_expired_session_token_is_replaced(service: Service) -> None:

@@ -1,5 +1,6 @@
 """Safety of the agent's one decision: what to start, kill and forget."""
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -129,4 +130,6 @@ def test_every_kill_has_a_reason() -> None:
 
 
 def test_returns_preempted_allocations() -> None:
-    assert preempting([replace(directive("a"), preempt=True), directive("b")]) == {"alloc-a"}
+    preempted = replace(directive("a"), preempt=True)
+    assert preempting([preempted, directive("b")]) == {"alloc-a": math.inf}
+    assert preempting([replace(preempted, kill_within_s=28.0)]) == {"alloc-a": 28.0}

@@ -78,6 +78,36 @@ def test_failed_gpu_preempts_work_and_drains_its_machine(
     assert [state for state, _ in instance.values()] == ["LAUNCHED"], "the other one is there early"
 
 
+def test_leaving_machine_tells_a_trial_how_long_it_has(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    (order,) = agent.running.values()
+    assert "kill_within_s" not in order
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    (order,) = agent.poll(
+        leaving=True, deadline=(cluster.time + timedelta(seconds=120)).isoformat()
+    )
+    assert (order["preempt"], order["kill_within_s"]) == (True, 120.0)
+    cluster.pass_time(seconds=50)
+    (order,) = agent.poll(leaving=True)
+    assert order["kill_within_s"] == 70.0
+
+
+def test_shorter_time_of_a_preempted_trial_is_news(cluster: RentedCluster, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    _, agent = cluster.employ()
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    user.post(f"/api/v1/experiments/{experiment_id}/pause")
+    (order,) = agent.poll()
+    version = agent.version
+    assert order["kill_within_s"] == 3600.0
+    agent.poll(leaving=True, deadline=(cluster.time + timedelta(seconds=20)).isoformat())
+    assert agent.version != version
+
+
 def test_notebook_runs_until_its_machine_ends(cluster: RentedCluster, user: Caller) -> None:
     user.post("/api/v1/notebooks", {"config": {}})
     _, agent = cluster.employ()

@@ -28,6 +28,7 @@ class FakeMaster:
     def __init__(self, port: int = 0) -> None:
         self.requests: list[Request] = []
         self.preempt = threading.Event()
+        self.seconds_left: float | None = None  # of a preempted run
         self._answers: list[tuple[str, re.Pattern[str], Callable[[Request], Answer]]] = []
         self._arrived = threading.Condition()
         master = self
@@ -122,4 +123,6 @@ class FakeMaster:
 
     def _preemption(self, request: Request) -> Answer:
         seconds = float(request.query.partition("timeoutSeconds=")[2] or 0)
-        return 200, {"preempt": self.preempt.wait(seconds)}
+        preempted = self.preempt.wait(seconds)
+        left = {} if self.seconds_left is None else {"secondsLeft": self.seconds_left}
+        return 200, {"preempt": preempted, **(left if preempted else {})}

@@ -73,6 +73,7 @@ class MachineAgent:
     incarnation: str
     seq: int = 0
     running: dict[str, Any] = field(default_factory=dict)
+    version: str = ""  # of the newest answer
 
     def poll(
         self,
@@ -101,6 +102,7 @@ class MachineAgent:
             "out_of_service": out_of_service, "unsent": unsent,
         }  # fmt: skip
         answer = self.caller.post("/agents/v1/poll", body)
+        self.version = answer["version"]
         for id in answer["forget"]:
             self.running.pop(id, None)
         for order in answer["containers"]:

@@ -282,6 +282,8 @@ class Directive(Message):
     allocation_id: str = ""
     desired: Literal["running", "killed"] = "running"
     preempt: bool = False
+    # The time that a preempted container has left. It is relative, because the clocks of machines differ.
+    kill_within_s: float | None = None
     spec: ContainerSpec | None = field(default=None, metadata={"of": ContainerSpec})
 
 

@@ -97,7 +97,7 @@ class StorageWriter(_PlanOnly):
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if is_coordinator:
-            self._checkpoints._registry.register(self.storage_id, self._user_metadata)
+            self._checkpoints._register(self.storage_id, self._user_metadata)
 
     def write(self) -> List[Any]:
         written = Written()

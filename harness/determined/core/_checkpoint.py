@@ -26,6 +26,7 @@ from determined.core._shards import (
     on_local_chief,
     own_files,
 )
+from determined.core._store_times import StoreTimes
 
 logger = logging.getLogger("determined.core")
 
@@ -57,6 +58,7 @@ class CheckpointContext:
         self._saver: Optional[Any] = None
         self._warned_of_no_replicas = False
         self._replicator: Optional[Any] = None  # None: the task has no memory for replicas
+        self._times = StoreTimes()
 
     def upload(
         self,
@@ -290,14 +292,19 @@ class CheckpointContext:
     @contextlib.contextmanager
     def _registered(self, storage_id: str, metadata: Mapping[str, Any]) -> Iterator[None]:
         """Register an upload before it begins. If it fails without leaving files, unregister it."""
-        self._registry.register(storage_id, metadata)
+        self._register(storage_id, metadata)
         try:
             yield
         except Exception:
             self._unregister_if_empty(storage_id)
             raise
 
+    def _register(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        self._times.begin(storage_id)
+        self._registry.register(storage_id, metadata)
+
     def _unregister_if_empty(self, storage_id: str) -> None:
+        self._times.forget(storage_id)
         # The storage or the cluster itself may have failed. The cluster then deletes the remaining files.
         with contextlib.suppress(Exception):
             if not self._files(storage_id):
@@ -332,7 +339,7 @@ class CheckpointContext:
 
         def register() -> None:
             if rank == 0:
-                self._registry.register(storage_id, merged)
+                self._register(storage_id, merged)
 
         on_every_rank(distributed, register)
         checksums = on_every_rank(
@@ -375,7 +382,9 @@ class CheckpointContext:
         if file.checksum is not None:
             checksums = {**checksums, METADATA_FILE: file.checksum}
         self._storage.write_checksums(storage_id, checksums)
-        self._registry.report_completed(storage_id, {**files, METADATA_FILE: file.size}, metadata)
+        files = {**files, METADATA_FILE: file.size}
+        self._registry.report_completed(storage_id, files, metadata)
+        self._times.end(storage_id, sum(files.values()), metadata.get("steps_completed"))
 
     def _async_saver(self) -> Any:
         if self._saver is None:

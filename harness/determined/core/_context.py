@@ -180,6 +180,7 @@ def _init_trial(
     context.checkpoint._replicator = replicator_of_task(
         info, session, distributed, context._outbox, context.train._reported
     )
+    context.checkpoint._times.seconds_left = context.preempt.seconds_left
     return context
 
 

@@ -3,6 +3,7 @@
 import enum
 import logging
 import threading
+import time
 from typing import Optional
 
 from determined import _progress
@@ -34,6 +35,7 @@ class PreemptionWatcher:
         self._session = session
         self._path = f"/api/v1/allocations/{allocation_id}/signals/preemption"
         self._preempted = threading.Event()
+        self._ends_at: Optional[float] = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="determined-preemption", daemon=True)
 
@@ -49,10 +51,17 @@ class PreemptionWatcher:
     def is_preempted(self) -> bool:
         return self._preempted.is_set()
 
+    def seconds_left(self) -> Optional[float]:
+        """Return the time until the end of the preempted run, or None if it is not preempted or has no limit."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+
     def _run(self) -> None:
-        while not self._stopping.is_set() and not self._preempted.is_set():
-            if not self._ask(POLL_S):
+        failed = False
+        while not self._stopping.is_set():
+            # A preempted run still asks, because a notice of the cloud may shorten its time.
+            if failed or self._preempted.is_set():
                 self._stopping.wait(RETRY_S)
+            failed = not self._ask(POLL_S)
         self._session.close()
 
     def _ask(self, seconds: int) -> bool:
@@ -64,7 +73,10 @@ class PreemptionWatcher:
             if not self._stopping.is_set():
                 logger.warning("cannot ask whether this task is preempted: %s", e)
             return False
-        if (answer or {}).get("preempt"):
+        answer = answer or {}
+        if answer.get("preempt"):
+            left_s = answer.get("secondsLeft")
+            self._ends_at = None if left_s is None else time.monotonic() + float(left_s)
             self._preempted.set()
         return True
 
@@ -114,6 +126,13 @@ class PreemptContext:
         if preempted and auto_ack and self._distributed.rank == 0:
             self.acknowledge_preemption_signal()
         return preempted
+
+    def seconds_left(self) -> Optional[float]:
+        """Return the seconds until the cluster or the cloud ends this preempted run.
+
+        Return None if it is not preempted, if its time is not known, and on ranks that do not watch for preemptions.
+        """
+        return self._watcher.seconds_left() if self._watcher else None
 
     def acknowledge_preemption_signal(self) -> None:
         """Announce that the trial will save and exit. Exit status 0 then means that it should be resumed."""
@@ -175,6 +194,9 @@ class DummyPreemptContext(PreemptContext):
         if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
             raise self._not_chief_error()
         return False
+
+    def seconds_left(self) -> Optional[float]:
+        return None
 
     def acknowledge_preemption_signal(self) -> None:
         pass

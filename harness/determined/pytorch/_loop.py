@@ -21,8 +21,9 @@ from determined.workloads import Kind, Period, Progress, Workload, WorkloadSourc
 
 logger = logging.getLogger("determined.pytorch")
 
-# Preemption is checked after about this many seconds of batches, even within long reporting periods.
-_POLL_SECONDS = 5.0
+# Preemption is checked after about this many seconds of batches, even within long reporting periods. A spot machine of
+# Google Cloud has 30 seconds for its checkpoint.
+_POLL_SECONDS = 2.0
 # Metrics are packed at least after this many batches, to limit the number of small tensors.
 _MAX_POLL_BATCHES = 2_000
 # Ranks compare their step times after each window of batches, but not more often than this.
@@ -90,9 +91,17 @@ class Loop:
         if stops is not None:
             stopping = self.stopping.between_workloads(self.progress, any(stops))
             decided = self.source.next(dataclasses.replace(self.progress, stopping=stopping))
+            if stopping and decided.kind is Kind.CHECKPOINT:
+                decided = self._last_checkpoint(decided)
             self.ends_by_request = any(stops) and stopping and decided.kind is Kind.TERMINATE
         workload: Workload = self.distributed.broadcast(decided)
         return workload
+
+    def _last_checkpoint(self, planned: Workload) -> Workload:
+        """Return the workload that leaves the newest complete checkpoint before a preemption ends this run."""
+        if self.core.checkpoint._times.has_no_time_for_another():
+            return dataclasses.replace(planned, kind=Kind.TERMINATE)
+        return planned
 
     def _train(self, batches: int) -> None:
         """Train, checking for preemption every few seconds, and report once."""

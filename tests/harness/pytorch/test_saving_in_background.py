@@ -161,6 +161,42 @@ def test_callback_that_adds_files_excludes_the_writer_process(
     assert (core.saved()[2] / "extra").exists()
 
 
+def test_trial_without_time_for_another_checkpoint_waits_for_the_unfinished_one(
+    core: FakeCore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial is preempted after batch 4, while its checkpoint of batch 2 is being stored."""
+
+    class Preempted(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            core.preempt.wanted = batch_idx >= 3
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    times = core.checkpoint._times
+    decided = threading.Event()
+    monkeypatch.setattr(times, "seconds_left", lambda: 0.0 if core.preempt.wanted else None)
+    ask = times.has_no_time_for_another
+
+    def has_no_time() -> bool:
+        answer = ask()
+        decided.set()
+        return answer
+
+    monkeypatch.setattr(times, "has_no_time_for_another", has_no_time)
+    store_only_after(monkeypatch, decided, [])
+    fit(
+        core,
+        Preempted,
+        max_length=Batch(100),
+        reporting_period=Batch(2),
+        checkpoint_period=Batch(2),
+        checkpoint_policy="none",
+        async_checkpoints=True,
+    )
+    assert list(core.saved()) == [2]
+    assert core.train.training[-1][0] == 4
+    assert "there is no time for another" in caplog.text
+
+
 def test_preempted_trial_stores_its_newest_state_before_it_ends(
     core: FakeCore, caplog: pytest.LogCaptureFixture
 ) -> None:

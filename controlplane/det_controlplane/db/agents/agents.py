@@ -80,13 +80,14 @@ _TOUCH = text(f"""
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
     SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, relay_dials, (
         SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL,
-                                         k.proxies <> '[]')
+                                         k.proxies <> '[]', extract(epoch FROM a.kill_at))
                         ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS assigned
     FROM touched
 """)
 _ASSIGNED = text(f"""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
-           (a.preempt_at IS NOT NULL) AS preempt, k.proxies <> '[]' AS proxied
+           (a.preempt_at IS NOT NULL) AS preempt, k.proxies <> '[]' AS proxied,
+           extract(epoch FROM a.kill_at)::double precision AS kill_at
     {_LIVE.format(agent_id=":id")} ORDER BY c.assigned_at, c.id
 """)
 _OVERDUE = (
@@ -192,6 +193,7 @@ class AssignedContainer:
     killed: bool
     preempt: bool
     proxied: bool  # its task has ports that are reached through the relay
+    kill_at: float | None  # Unix time
 
 
 @dataclass(frozen=True, slots=True)

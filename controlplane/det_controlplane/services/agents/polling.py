@@ -233,7 +233,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     relay = _relay_address(ctx, touched) if any(d.proxied for d in assigned) else ""
     dropped = replicas.unneeded(ctx, agent_id, poll.replicas) if poll.replicas else ()
     version, pause_s = (
-        _version(directives, relay and touched.relay_dials),
+        _version(directives, assigned, relay and touched.relay_dials),
         _pause_s(directives, reported),
     )
     message = agent_protocol.PollAnswer(
@@ -294,9 +294,16 @@ def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
     return f"{address}{'&' if '?' in address else '?'}dial={touched.relay_dials}"
 
 
-def _version(directives: Sequence[Directive], relay_dials: int | str) -> str:
-    """Return a version that changes with the orders of an answer and with a new address of the relay."""
-    ordered: list[Any] = sorted((d.id, d.epoch, d.desired, d.preempt) for d in directives)
+def _version(
+    directives: Sequence[Directive],
+    assigned: Sequence[agents.AssignedContainer],
+    relay_dials: int | str,
+) -> str:
+    """Return a version that changes with the orders of an answer, their deadlines and a new address of the relay."""
+    until = {container.id: container.kill_at for container in assigned}
+    ordered: list[Any] = sorted(
+        (d.id, d.epoch, d.desired, d.preempt and (until[d.id] or True)) for d in directives
+    )
     content = [*ordered, relay_dials] if relay_dials else ordered
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
@@ -336,6 +343,15 @@ def _directive(
         if spec is None:
             return None
     desired: Literal["running", "killed"] = "killed" if container.killed else "running"
+    kill_within_s = None
+    if container.preempt and container.kill_at is not None:
+        kill_within_s = max(0.0, round(container.kill_at - ctx.now().timestamp(), 1))
     return Directive(
-        container.id, container.epoch, container.allocation_id, desired, container.preempt, spec
+        id=container.id,
+        epoch=container.epoch,
+        allocation_id=container.allocation_id,
+        desired=desired,
+        preempt=container.preempt,
+        kill_within_s=kill_within_s,
+        spec=spec,
     )
