@@ -96,8 +96,12 @@ class OwnTime:
     def _sync_and_measure(self) -> None:
         begun = time.perf_counter()
         self._sync_buffers()
-        if not self._ready:
-            self._waited += time.perf_counter() - begun
+        if self._ready:
+            return
+        if self._device is not None and not self._waited:
+            # The device waits for the chief's buffers, too. What it did before in this step is little.
+            self._device.start()
+        self._waited += time.perf_counter() - begun
 
 
 class _Device:

@@ -4,8 +4,11 @@ import json
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
+from determined.pytorch._own_time import OwnTime
 
 from tests.support import ml
 from tests.support.ports import free_port
@@ -44,3 +47,46 @@ def test_a_slow_rank_is_named_within_100_steps_with_its_cause(
     assert (rank, cause) == (slow_rank, part)
     assert steps <= SLOW_FROM + 100
     assert 0.15 < slowdown < 0.5
+
+
+class WithBuffers(torch.nn.Module):  # type: ignore[misc]
+    """A model that exchanges buffers before its forward pass, as DistributedDataParallel does."""
+
+    broadcast_buffers = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = torch.nn.BatchNorm1d(2)
+
+    def _sync_buffers(self) -> None:
+        """Wait for nothing."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self._sync_buffers()
+        return self.module(x)
+
+
+def test_time_of_a_device_begins_after_the_first_exchange_of_buffers() -> None:
+    calls: list[str] = []
+
+    class Device:
+        def start(self) -> None:
+            calls.append("start")
+
+        def stop(self) -> None:
+            calls.append("stop")
+
+        def end_step(self, own_s: float, data_s: float) -> None:
+            calls.append("end")
+
+    model: Any = WithBuffers()
+    own_time = OwnTime(model, lambda own_s, data_s: None)
+    own_time._device = Device()  # type: ignore[assignment]
+    own_time.begin()
+    for _ in range(4):
+        calls.clear()
+        own_time.loaded()
+        loss = model(torch.ones(3, 2)).sum() + model(torch.ones(3, 2)).sum()
+        loss.backward()
+        own_time.done()
+    assert calls == ["start", "start", "stop", "end"]
