@@ -50,7 +50,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     peers = find_peers()
     if launch.overrides:
         return _by_deepspeed(peers, launch.overrides, launch.command)
-    return run_ranks(peers, launch.command, worker_env)
+    return run_ranks(peers, launch.command, worker_env, torch_distributed.elastic_watch(peers))
 
 
 def _by_deepspeed(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> int:

@@ -10,10 +10,15 @@ import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from determined import constants
-from determined.launch import _place, _ssh, _ssh_files
+from determined.launch import _place, _ssh, _ssh_files, torch_distributed
 from determined.launch._arguments import parse
 from determined.launch._peers import Peers, find_peers
 from determined.launch._workers import replace_process
+
+NOT_ELASTIC = (
+    "resources.min_slots_per_trial cannot be used with Horovod, which does not change its number of ranks; start the "
+    "program by determined.launch.torch_distributed, or remove min_slots_per_trial"
+)
 
 
 def horovodrun_command(
@@ -63,6 +68,9 @@ def _distinct(addresses: Sequence[str]) -> List[str]:
 
 
 def run(overrides: Sequence[str], command: Sequence[str]) -> int:
+    if torch_distributed.is_elastic():
+        print(NOT_ELASTIC, file=sys.stderr)
+        return _ssh.CANNOT_RUN_HERE
     peers = find_peers()
     if not peers.is_chief:
         return _ssh.serve_as_daemon()

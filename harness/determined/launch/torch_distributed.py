@@ -51,12 +51,17 @@ def port() -> int:
     return int(os.environ.get("C10D_PORT") or DEFAULT_PORT)
 
 
-def elastic_watch(peers: Peers) -> Optional[PeerWatch]:
-    """Return the watch of an elastic trial on several machines. It uses the port that other launchers use for ssh."""
+def is_elastic() -> bool:
+    """Return whether the trial of this container may run with fewer slots than it asked for."""
     info = task_info()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     resources = (trial._config.get("resources") or {}) if trial is not None else {}
-    if peers.containers == 1 or resources.get("min_slots_per_trial") is None:
+    return resources.get("min_slots_per_trial") is not None
+
+
+def elastic_watch(peers: Peers) -> Optional[PeerWatch]:
+    """Return the watch of an elastic trial on several machines. It uses the port that other launchers use for ssh."""
+    if peers.containers == 1 or not is_elastic():
         return None
     return PeerWatch(peers, int(os.environ.get("DTRAIN_SSH_PORT") or DTRAIN_SSH_PORT))
 

@@ -183,6 +183,68 @@ def test_horovod_launcher_runs_horovodrun(trial_env: TrialEnv, tmp_path: Path) -
     assert result.stdout == "[rank=0] worker\n[rank=1] worker\n"
 
 
+@pytest.mark.parametrize("launcher", ["horovod", "autohorovod"])
+def test_horovod_refuses_an_elastic_trial_with_one_sentence(
+    trial_env: TrialEnv, launcher: str
+) -> None:
+    """A script may call the launcher, so that the entrypoint of the configuration does not name Horovod."""
+    elastic = {"resources": {"slots_per_trial": 2, "min_slots_per_trial": 1}}
+    result = launch(launcher, one_container(trial_env(elastic), 2), "echo", "x")
+    assert result.returncode != 0
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert "min_slots_per_trial cannot be used with Horovod" in line
+
+
+# Records its first option and the hostfile, and starts one rank.
+FAKE_DEEPSPEED = """#!/bin/sh
+echo "$1" >>"$RECORD"
+if [ "$1" = --hostfile ]; then cat "$2" >>"$RECORD"; else echo "$2" >>"$RECORD"; fi
+while [ "$1" != "-m" ]; do shift; done
+RANK=0 exec python3 "$@"
+"""
+
+
+def test_deepspeed_restarts_with_the_ranks_of_the_remaining_containers(
+    trial_env: TrialEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chief of three containers, then of two, then alone. A fake `deepspeed` records what it is told."""
+    program, record = tmp_path / "bin" / "deepspeed", tmp_path / "record"
+    program.parent.mkdir()
+    program.write_text(FAKE_DEEPSPEED)
+    program.chmod(0o755)
+    monkeypatch.setenv("DET_RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("RECORD", str(record))
+    path = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", ":".join(path))
+    recorded = []
+    for addresses in (["10.0.0.1", "10.0.0.2", "10.0.0.3"], ["10.0.0.1", "10.0.0.3"], ["10.0.0.1"]):
+        record.write_text("")
+        peers = _peers.Peers(addresses, [2] * len(addresses), 0)
+        command = deepspeed.deepspeed_command(peers, ["--force_multi"], ["echo", "trained"])
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert result.stdout == "[rank=0] trained\n"
+        recorded.append(record.read_text().splitlines())
+    nodes = [f"container-{i} slots=2" for i in range(3)]
+    assert recorded == [["--hostfile", *nodes], ["--hostfile", *nodes[:2]], ["--num_gpus", "2"]]
+
+
+def test_deepspeed_workers_have_the_numbers_of_the_remaining_ranks(
+    trial_env: TrialEnv, script: Callable[[str], str]
+) -> None:
+    path = script(
+        "import os; print(*(os.environ[n] for n in ('RANK', 'WORLD_SIZE', 'CROSS_SIZE')))"
+    )
+    elastic = {"resources": {"slots_per_trial": 3, "min_slots_per_trial": 1}}
+    shown = []
+    for slots in (3, 2, 1):
+        env = one_container(trial_env(elastic, C10D_PORT="29555"), slots)
+        result = launch("deepspeed", env, "--", "python3", path)
+        assert result.returncode == 0, result.stderr
+        shown.append(sorted(line.rpartition("] ")[2] for line in result.stdout.splitlines()))
+    assert shown == [["0 3 1", "1 3 1", "2 3 1"], ["0 2 1", "1 2 1"], ["0 1 1"]]
+
+
 @pytest.mark.parametrize("words", [["autohorovod"], ["horovod", "--autohorovod"]], ids=" ".join)
 def test_autohorovod_with_one_slot_runs_the_command_directly(
     trial_env: TrialEnv, words: list[str]

@@ -27,6 +27,17 @@ def problems(sources: Sources = SOURCES, **changes: Any) -> dict[str, str]:
     return {problem.path: problem.message for problem in error.value.problems}
 
 
+def test_horovod_refuses_min_slots_per_trial_with_one_sentence() -> None:
+    found = problems(
+        entrypoint="python3 -m determined.launch.horovod python3 train.py",
+        resources={"slots_per_trial": 4, "min_slots_per_trial": 2},
+    )
+    assert found == {
+        "resources.min_slots_per_trial": "cannot be used with Horovod, which does not change its number of ranks;"
+        " start the program by determined.launch.torch_distributed, or remove min_slots_per_trial"
+    }
+
+
 def test_a_minimal_configuration_shows_every_default() -> None:
     json_value = resolved().config.to_json()
     assert json_value == json.loads(json.dumps(json_value))
