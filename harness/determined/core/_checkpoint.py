@@ -25,6 +25,8 @@ from determined.core._shards import (
     on_every_rank,
     on_local_chief,
     own_files,
+    place_of,
+    take_over,
 )
 from determined.core._store_times import StoreTimes
 
@@ -365,7 +367,13 @@ class CheckpointContext:
         storage_id = self._distributed.broadcast(str(uuid.uuid4()))
         direct = self._storage.direct_path(storage_id)
         with _scratch(beside=direct, rank=self._distributed.rank) as path:
+            chief = self._distributed.broadcast(place_of(path))
             yield path, storage_id
+            if direct is None:
+                # All ranks of this container have written their files.
+                self._distributed.allgather_local(None)
+                if self._distributed.local_rank == 0:
+                    take_over(chief, path)
             self._upload_sharded(path, metadata, None, storage_id)
 
     def _publish(

@@ -5,8 +5,10 @@ and conflicts between ranks are reported."""
 
 import hashlib
 import os
+import shutil
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from determined.common.storage import list_directory
 from determined.core._distributed import DistributedContext
 from determined.errors import CheckpointConflict
 
@@ -17,6 +19,33 @@ _READ_BYTES = 1 << 20
 Contents = Mapping[str, Any]
 # Calls a function on every rank and returns the results of all ranks.
 Exchange = Callable[[Callable[[], Dict[str, Any]]], List[Dict[str, Any]]]
+
+
+# A directory of a rank: its path, and the numbers of its device and inode, which differ on other machines.
+Place = Tuple[str, int, int]
+
+
+def place_of(path: str) -> Place:
+    stat = os.stat(path)
+    return path, stat.st_dev, stat.st_ino
+
+
+def take_over(chief: Place, own: str) -> None:
+    """Move files that a program of this machine wrote to the chief's path into a rank's own directory.
+
+    Lightning sends the path of rank 0 to all ranks. On another machine, this path is a directory of its own.
+    """
+    path, *_ = chief
+    if not os.path.isdir(path) or place_of(path) == chief:
+        return
+    for name in list_directory(path):
+        target = os.path.join(own, name)
+        if name.endswith("/"):
+            os.makedirs(target, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(path, name), target)
+    shutil.rmtree(path)
 
 
 def merge_resources(by_rank: Sequence[Mapping[str, int]]) -> Dict[str, int]:

@@ -1,11 +1,13 @@
 """Save or load a model with a framework's own sharded strategy: sharded_script.py FRAMEWORK FOLDER [CHECKPOINT].
 
-Each rank passes the directory of `core.checkpoint.store_path(shard=True)` to the framework. A rank with another
-MACHINE has other directories for temporary files, as on another machine.
+Each rank passes the directory of `core.checkpoint.store_path(shard=True)` to the framework. Ranks of a second machine
+have another folder for temporary files at the same path.
 """
 
+import ctypes
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -62,7 +64,8 @@ class Lightning:
         self.module = Module()
         self.trainer = lightning.Trainer(
             accelerator="cpu",
-            devices=2,
+            devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+            num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
             strategy=strategy,
             max_steps=2,
             logger=False,
@@ -133,13 +136,21 @@ class Transformers:
         return [values(self.model.state_dict()), values(self.optimizer.state_dict()["state"])]
 
 
+def hide_temporary_files() -> None:
+    """Mount an empty file system over the folder of temporary files, for this process alone."""
+    new_mount_namespace = 0x20000
+    assert ctypes.CDLL(None).unshare(new_mount_namespace) == 0
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", tempfile.gettempdir()], check=True)
+
+
 def main(framework: str, folder: str, *checkpoint: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(len(checkpoint))
     from determined.common.storage import from_config
 
-    if "MACHINE" in os.environ:
-        tempfile.tempdir = tempfile.mkdtemp(prefix=os.environ["MACHINE"])
+    if int(os.environ["GROUP_RANK"]) > 0:
+        hide_temporary_files()
     distributed.init_process_group("gloo")
     ranks = DistributedContext.from_torch_distributed()
     registry = RecordingRegistry()
@@ -147,8 +158,10 @@ def main(framework: str, folder: str, *checkpoint: str) -> None:
     trained: Any = {"lightning": Lightning, "transformers": Transformers}[framework]()
     result: dict[str, Any] = {}
     if checkpoint:
-        with checkpoints.restore_path(checkpoint[0]) as path:
-            trained.load(path)
+        # Lightning reads the path of rank 0 on all ranks, so it must be the same on each machine.
+        target = Path(tempfile.gettempdir()) / checkpoint[0]
+        checkpoints.download(checkpoint[0], target)
+        trained.load(target)
     else:
         trained.train()
         with checkpoints.store_path({"steps_completed": 2}, shard=True) as (path, uuid):
