@@ -59,8 +59,8 @@ class PreemptionWatcher:
         failed = False
         while not self._stopping.is_set():
             # A preempted run still asks, because a notice of the cloud may shorten its time.
-            if failed or self._preempted.is_set():
-                self._stopping.wait(RETRY_S)
+            if (failed or self._preempted.is_set()) and self._stopping.wait(RETRY_S):
+                break
             failed = not self._ask(POLL_S)
         self._session.close()
 
