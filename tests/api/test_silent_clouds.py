@@ -51,6 +51,7 @@ class FallsSilent:
     def __init__(self, cloud: FakeCloud) -> None:
         self._cloud = cloud
         self.terminate, self.owned, self.console = cloud.terminate, cloud.owned, cloud.console
+        self.delete_groups = cloud.delete_groups
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
         self._cloud.launch(request)

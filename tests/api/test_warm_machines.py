@@ -10,6 +10,7 @@ from det_controlplane.core.provision.offers import Capacity
 from det_controlplane.core.provision.warm import WarmPolicy
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.machines import warm_pools
+from det_controlplane.services.maintenance import tick
 
 from tests.support.api import Caller, create
 from tests.support.rented import RentedCluster, offer, reason, rented_cluster
@@ -75,4 +76,5 @@ def test_pool_keeps_a_machine_warm_in_the_hour_of_its_starts(
 def test_idle_cluster_sleeps_until_its_first_start(cluster: RentedCluster, user: Caller) -> None:
     run_and_kill(cluster, user)
     cluster.pass_time(hours=1)
-    assert cluster.api.tick() is None
+    cluster.api.tick()
+    assert tick.run(cluster.api.ctx) is None

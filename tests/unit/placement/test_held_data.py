@@ -74,7 +74,7 @@ def test_container_without_slots_prefers_the_data_set_too() -> None:
 
 
 def test_equally_linked_agents_are_compared_by_their_data() -> None:
-    linked = {"free_slots": tuple(range(8)), "topology": topology_of(nvswitch())}
+    linked: dict[str, Any] = {"free_slots": tuple(range(8)), "topology": topology_of(nvswitch())}
     agents = [agent(f"b{n}", 8, **linked) for n in range(20)]
     assert starts(*agents, holding("x", 8, **linked), slots=4)["r"][0] == ("x",)
 
