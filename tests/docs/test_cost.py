@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from det_cli.deployment import prices
 from det_controlplane.core.provision import catalog
+from det_controlplane.core.provision.warm import WarmPolicy
 
 from bench import cost
 from bench.reference_month import DAYS, Outcome, played
@@ -21,7 +22,8 @@ def month() -> dict[str, Outcome]:
 def test_page_is_the_output_of_the_model(
     month: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cost, "played", lambda days: month)
+    warm_month = played(DAYS, warm=WarmPolicy(cost.WARM_USD_DAY))
+    monkeypatch.setattr(cost, "played", lambda days, warm=None: warm_month if warm else month)
     assert PAGE.read_text() == cost.text(), "python -m bench.cost > docs/cost.md"
 
 
