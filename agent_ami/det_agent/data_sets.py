@@ -302,7 +302,8 @@ class DataSets:
             else:
                 self._cache.wait_for([name for name, _, _ in missing], LOOK_S)
             missing = [missing[n] for n in self._cache.link(missing)]
-        progress.end()
+        if tasks:
+            progress.end()
         self._changed()
 
     def _download(

@@ -21,6 +21,7 @@ RANGE_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 QUEUED = 4 * THREADS  # ranges that wait for a thread
 ATTEMPTS = 5
+_REPAIR = "store it again, or correct the manifest"
 # Files with this time of change are complete. A program that changes a file changes its time too.
 VERIFIED_NS = 1_000_000_000 * 1_000_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -174,8 +175,10 @@ class _Download:
         self, response: http.client.HTTPResponse, request: ObjectRequest, *, is_part: bool
     ) -> None:
         if response.status in (404, 412, 416):
-            gone = "does not exist" if response.status == 404 else "has changed"
-            raise DataChanged(f"{self._name} {gone} since the data set was listed")
+            problem = "has changed since the data set was listed"
+            if response.status == 404:
+                problem = f"is in the listing and does not exist: {_REPAIR}"
+            raise DataChanged(f"{self._name} {problem}")
         raise_for_status(response, self._name)
         if is_part and response.status != 206:
             raise DataRefused(
@@ -201,7 +204,9 @@ class _Download:
             if self._halted():
                 raise DataUnavailable("the download was stopped")
         if response.read(1):
-            raise DataChanged(f"{self._name} is longer than its listing says")
+            raise DataChanged(
+                f"{self._name} is longer than the {self._object.size} bytes of its listing: {_REPAIR}"
+            )
 
     def _advance(self, number: int) -> None:
         """Add all ranges to the checksum that are complete and come next, and finish after the last one."""
@@ -234,7 +239,7 @@ class _Download:
                 if actual != expected:
                     raise DataChanged(
                         f"{self._name} has the checksum {actual}, and its listing says {expected}:"
-                        " store it again, or correct the manifest"
+                        f" {_REPAIR}"
                     )
             os.fchmod(self._fd, 0o444)
             os.utime(self._fd, ns=(time.time_ns(), VERIFIED_NS))

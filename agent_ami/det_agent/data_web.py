@@ -40,9 +40,15 @@ class _OutsideConnections(Connections):
     def _check(self, address: str) -> None:
         ip = ipaddress.ip_address(address.partition("%")[0])
         ip = getattr(ip, "ipv4_mapped", None) or ip
-        if ip.is_link_local or ip in _METADATA_V6 or (ip.is_loopback and not self.may_use_loopback):
+        if ip.is_link_local or ip in _METADATA_V6:
             raise DataRefused(
-                f"{self.address} is an address of the agent's own machine ({ip}), which data sets may not use"
+                f"{self.address} has the link-local or metadata address {ip}, which data sets may not use:"
+                " name another server"
+            )
+        if ip.is_loopback and not self.may_use_loopback:
+            raise DataRefused(
+                f"{self.address} is an address of the agent's own machine ({ip}), which data sets of containers may"
+                " not use: name the server by its network address"
             )
 
 

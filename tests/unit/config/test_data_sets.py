@@ -110,7 +110,10 @@ def test_unknown_key_of_a_data_set_names_the_allowed_ones() -> None:
 
 
 def test_data_must_be_an_object_or_a_short_list() -> None:
-    assert problems("s3://bucket/x") == {"data": "must be an object, not 's3://bucket/x'"}
+    wrong = (
+        "must be a list of data sets, each with source and at, or an object, not 's3://bucket/x'"
+    )
+    assert problems("s3://bucket/x") == {"data": wrong}
     many = [entry(at=f"/data{number}") for number in range(17)]
     assert problems(many) == {"data": "must have at most 16 entries"}
 

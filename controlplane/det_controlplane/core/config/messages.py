@@ -139,6 +139,8 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
         return str(context["error"])
     if kind == "wrong_kind":
         return f"must be an object, not {value}"
+    if kind == "dict_type" and path == "data":
+        return f"must be a list of data sets, each with source and at, or an object, not {value}"
     requirement = _WANTED.get(kind.split("_")[0])
     return f"must be {requirement}, not {value}" if requirement else str(details["msg"])
 
