@@ -57,6 +57,7 @@ def test_nothing_is_rented_while_work_waits() -> None:
     result = plan(waiting(job()), NO_SPOT)
     assert (decided(result), result.launch) == (Way.WAIT, ())
     assert result.waiting["d1"].code is ProvisionCode.DEADLINE
+    assert result.deadlines[0].sentence.partition(" UTC; ")[2].startswith(f"{CHEAP}: no capacity")
     assert result.next_at is not None
     assert result.next_at <= NOW + 300
 
@@ -64,6 +65,11 @@ def test_nothing_is_rented_while_work_waits() -> None:
 def test_last_chance_rents_on_demand_although_spot_is_there() -> None:
     result = plan(waiting(job(deadline=NOW + 21.2 * HOUR)))
     assert (decided(result), capacities(result)) == (Way.ON_DEMAND, ["on-demand"])
+
+
+def test_missing_time_is_no_negative_slack() -> None:
+    (decision,) = plan(waiting(job(deadline=NOW + 11 * HOUR))).deadlines
+    assert "because the work takes 10.0 h more than is left" in decision.sentence
 
 
 def test_last_chance_is_placed_on_no_free_spot_machine() -> None:

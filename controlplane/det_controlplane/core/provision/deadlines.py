@@ -116,7 +116,7 @@ class _Decision:
             return self._any_machine("it has passed, so any machine is used")
         if self._work_h is None:
             cause = "its pace is not known before the first 2 % of progress, so any machine is used"
-            return self._any_machine(f"{cause}; resources.expected_hours would say it before")
+            return self._any_machine(f"{cause}; set resources.expected_hours to choose earlier")
         offers = self._spot_offers()
         if self._price is None or not offers:
             cause = "its pool has no choice between spot and on demand"
@@ -239,6 +239,8 @@ class _Decision:
     def _why(self, choice: Choice, place: Place) -> str:
         slack_h = self._left_h - (self._work_h or 0.0)
         slack = f"{slack_h:.1f} h of slack"
+        if choice.is_last_chance and slack_h < 0:
+            return f"uses machines on demand, because the work takes {-slack_h:.1f} h more than is left"
         if choice.is_last_chance:
             return (
                 f"uses machines on demand, because {slack} cannot cover the loss of a spot machine"
@@ -248,12 +250,21 @@ class _Decision:
         expected = f"expected cost {usd}, on demand alone {alone_usd}"
         if choice.way is Way.WAIT:
             look = clock(self._now + LOOK_S)
-            return f"{slack}, so it waits for a spot machine ({expected}); next look at {look}"
+            sentence = f"{slack}, so it waits for a spot machine ({expected}); next look at {look}"
+            return f"{sentence}{self._refusal()}"
         if choice.way is Way.SPOT:
             stays = place.way is Way.SPOT and place.offer == choice.offer
             verb = "stays on" if stays else "uses spot machines, first"
             return f"{slack}, so it {verb} {choice.offer} ({expected})"
         return f"{slack}; a machine on demand is expected to be cheapest now ({expected})"
+
+    def _refusal(self) -> str:
+        """Return why no spot offer can be rented. The cause may be an error of the pool, not the spot market."""
+        fitting = set(self._fitting)
+        for obstacle in self._market.excluded:
+            if obstacle.offer in fitting and obstacle.offer.capacity is Capacity.SPOT:
+                return f"; {obstacle.offer}: {obstacle.sentence}"
+        return ""
 
     def _usd(self, hours: float) -> str:
         at_once = max(1, len(self._job.runs) or len(self._job.queued))
