@@ -364,8 +364,8 @@ def test_warns_about_machines_that_reach_neither_api_nor_checkpoints(
 ) -> None:
     local = "{type: shared_fs, host_path: /tmp}"
     storage, api = planned(files, RENTED % ("", local)).warnings
-    assert "pool default rents have no checkpoint_storage of type shared_fs" in storage
-    assert "cannot join: they would look for the API at http://127.0.0.1:8080" in api
+    assert "pool default cannot use checkpoint_storage of type shared_fs" in storage
+    assert "cannot join: http://127.0.0.1:8080 is the API's address only on this machine" in api
 
 
 def test_does_not_warn_about_machines_that_reach_api_and_bucket(files: LocalFiles) -> None:

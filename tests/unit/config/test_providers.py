@@ -208,7 +208,12 @@ def test_warm_machines_of_a_pool_need_a_bound() -> None:
     assert problems(AWS, warm_instances="auto") == {
         "max_warm_cost_per_day": "is required with warm_instances: auto"
     }
-    assert "whole number" in problems(AWS, warm_instances="some")["warm_instances"]
+    assert problems(AWS, warm_instances="some") == {
+        "warm_instances": "must be a whole number or auto, not 'some'"
+    }
+    assert problems(AWS, warm_instances="auto", max_warm_cost_per_day=-5) == {
+        "max_warm_cost_per_day": "must be an amount of dollars, 0 or more, not -5"
+    }
     only = problems(AWS, max_warm_cost_per_day=1)
     assert only == {"max_warm_cost_per_day": "needs warm_instances: auto"}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from det_controlplane.core.config import machine_settings
 from det_controlplane.core.config.reading import Reader
+from det_controlplane.core.problems import shown
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
 from det_controlplane.core.provision.offers import Capacity, Offer
@@ -144,9 +145,7 @@ def read_provider(pool: Reader) -> Provider | None:
         max_agent_starting_period=sizes.seconds("max_agent_starting_period", 1200.0) or 0.0,
         launch_error_timeout=sizes.seconds("launch_error_timeout", None),
         launch_error_retries=sizes.whole("launch_error_retries", 0, 0, _MOST),
-        warm_instances=0
-        if pool.raw("warm_instances") == "auto"
-        else pool.whole("warm_instances", 0, 0, _MOST),
+        warm_instances=_warm_instances(pool),
         warm_policy=warm_policy,
         max_hourly_cost=pool.dollars("max_hourly_cost"),
         ignored=(
@@ -160,6 +159,16 @@ def read_provider(pool: Reader) -> Provider | None:
     return provider
 
 
+def _warm_instances(pool: Reader) -> int:
+    """Read the fixed number of warm machines. Return 0 for `auto`."""
+    value = pool.raw("warm_instances")
+    if isinstance(value, str):
+        if value != "auto":
+            pool.refuse("warm_instances", f"must be a whole number or auto, not {shown(value)}")
+        return 0
+    return pool.whole("warm_instances", 0, 0, _MOST)
+
+
 def _warm_policy(pool: Reader) -> WarmPolicy | None:
     """Read how the pool chooses its warm machines. Return None for a fixed number."""
     if pool.raw("warm_instances") != "auto":
@@ -169,7 +178,8 @@ def _warm_policy(pool: Reader) -> WarmPolicy | None:
         return None
     most = pool.dollars("max_warm_cost_per_day")
     if most is None:
-        pool.refuse("max_warm_cost_per_day", "is required with warm_instances: auto")
+        if pool.raw("max_warm_cost_per_day") is None:
+            pool.refuse("max_warm_cost_per_day", "is required with warm_instances: auto")
         return None
     waiting = pool.dollars("waiting_cost_per_hour")
     policy = WarmPolicy(float(most))

@@ -135,7 +135,7 @@ class Reader:
             amount = Decimal("NaN")
         if amount.is_finite() and 0 <= amount <= 10**9 and not isinstance(value, bool):
             return amount
-        self.refuse(key, f"must be an amount of dollars, not {shown(value)}")
+        self.refuse(key, f"must be an amount of dollars, 0 or more, not {shown(value)}")
         return None
 
     def name_of(self, key: str, *aliases: str) -> str:

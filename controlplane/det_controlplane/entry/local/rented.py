@@ -17,12 +17,11 @@ def warnings(config: ClusterConfig, url: str) -> Iterator[str]:
         sections = [section.settings for section in pool.sections]
         if storage in _OF_THIS_MACHINE and not all(s.get("startup_script") for s in sections):
             yield (
-                f"machines that pool {pool.pool_name} rents have no checkpoint_storage of type {storage}, which is a"
-                " directory of this machine: give a bucket (type s3 or gcs), or mount it by their startup_script"
+                f"machines of pool {pool.pool_name} cannot use checkpoint_storage of type {storage}, which is a"
+                " directory of this machine: set a bucket (type s3 or gcs), or mount it in their startup_script"
             )
         if is_loopback and not all(s.get("master_url") for s in sections):
             yield (
-                f"machines that pool {pool.pool_name} rents cannot join: they would look for the API at {url},"
-                " which is themselves: let it listen for others by --host 0.0.0.0, and give their section its address"
-                " as master_url"
+                f"machines of pool {pool.pool_name} cannot join: {url} is the API's address only on this machine:"
+                " start the cluster with --host 0.0.0.0, and set master_url of the pool's section to the API's address"
             )
