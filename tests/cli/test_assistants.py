@@ -106,6 +106,14 @@ def test_tell_how_an_experiment_is_configured(reader: Assistant, user: Caller) -
     assert answer["cost_usd"] == 0.0
 
 
+def test_wrong_arguments_are_answered_with_the_arguments_of_the_tool(reader: Assistant) -> None:
+    with pytest.raises(ToolFailed) as e:
+        reader.call("why", experiment_id=1)
+    assert str(e.value) == (
+        "argument id: Field required. Next step: call why with its arguments: id (required), kind."
+    )
+
+
 def test_find_the_trials_of_an_experiment(reader: Assistant, user: Caller) -> None:
     id = create(user)
     (trial,) = reader.call("list_trials", experiment_id=id)["trials"]

@@ -63,6 +63,16 @@ def test_reports_missing_credentials_with_a_hint(
     assert terraform.calls("init") == []
 
 
+def test_half_of_the_credentials_is_no_unreachable_region(
+    det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, "the AWS credentials are not complete" in result.err) == (1, True)
+    assert "aws configure" in result.err
+
+
 def test_reports_a_missing_terraform_with_a_hint(
     det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,7 +209,7 @@ ONE_SLOT = {
 
 
 def dry_run_with_deadline(
-    cluster: FakeCluster, det: Det, config: Path, hours: float, **resources: Any
+    cluster: FakeCluster, det: Det, config: Path, hours: float, start: str = "by ", **resources: Any
 ) -> str:
     deadline = datetime.now(timezone.utc) + timedelta(hours=hours)
     resolved_config = {
@@ -222,7 +222,7 @@ def dry_run_with_deadline(
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [ONE_SLOT]})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
     output = det("e", "create", config, "--dry-run").out
-    return next(line for line in output.splitlines() if line.startswith("by "))
+    return next(line for line in output.splitlines() if line.startswith(start))
 
 
 def test_dry_run_shows_the_range_of_costs_with_a_deadline(
@@ -244,6 +244,15 @@ def test_dry_run_says_that_a_deadline_cannot_be_met(
 ) -> None:
     line = dry_run_with_deadline(cluster, det, config, 5, expected_hours=10)
     assert "cannot be met; the earliest possible time is" in line
+
+
+def test_dry_run_of_a_new_experiment_uses_its_expected_hours(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    line = dry_run_with_deadline(cluster, det, config, 15, "hours", expected_hours=10)
+    assert line == "hours   10 slot hours, from resources.expected_hours"
+    money = dry_run_with_deadline(cluster, det, config, 15, "money", expected_hours=10)
+    assert "$4.00 to $10.00 for all trials" in money
 
 
 def test_dry_run_without_an_estimate_asks_for_one(

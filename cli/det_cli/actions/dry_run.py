@@ -38,7 +38,11 @@ def estimate_lines(session: Session, config: dict[str, Any]) -> Iterator[str]:
     hours, earlier = _hours(session, config, search)
     yield f"trials  {_trials_text(search, config)}"
     yield f"slots   {_slots_text(search, config, slots, prices.pool_name(session, config))}"
-    if earlier is None:
+    expected_h = float((config.get("resources") or {}).get("expected_hours") or 0)
+    if earlier is None and expected_h:
+        hours = expected_h * _at_once(search, config)
+        yield f"hours   {hours * max(slots, 1):.2g} slot hours, from resources.expected_hours"
+    elif earlier is None:
         yield "hours   unknown: no completed experiment has this name yet"
     else:
         yield (

@@ -10,6 +10,7 @@ from determined.common.http import Session
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
+from pydantic import ValidationError
 
 from det_cli.assistants.answers import written
 from det_cli.assistants.plans import Plans
@@ -35,7 +36,7 @@ _DESTROY = ToolAnnotations(
 
 def server_for(session: Session, plans: Plans, root: Path, *, allow_writes: bool) -> MCPServer[Any]:
     """Return a server with the tools of a session. Without `allow_writes` no tool changes anything."""
-    server: MCPServer[Any] = MCPServer("determined", instructions=_INSTRUCTIONS)
+    server: MCPServer[Any] = _Server("determined", instructions=_INSTRUCTIONS)
     reader, planner = Reader(session), Planner(session, plans, root)
     readers: list[Tool] = [
         reader.list_experiments, reader.describe_experiment, reader.list_trials, reader.describe_trial,
@@ -53,6 +54,29 @@ def server_for(session: Session, plans: Plans, root: Path, *, allow_writes: bool
             _add(server, tool, _CHANGE)
         _add(server, writer.kill_experiment, _DESTROY)
     return server
+
+
+class _Server(MCPServer[Any]):
+    """A server that answers wrong arguments with the arguments of the tool."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as e:
+            if not isinstance(e.__cause__, ValidationError):
+                raise
+            problems = "; ".join(
+                f"argument {'.'.join(map(str, one['loc']))}: {one['msg']}"
+                for one in e.__cause__.errors()
+            )
+            tool = next(tool for tool in await self.list_tools() if tool.name == name)
+            required = tool.input_schema.get("required", ())
+            known = ", ".join(
+                f"{key} (required)" if key in required else key
+                for key in tool.input_schema["properties"]
+            )
+            message = f"{problems}. Next step: call {name} with its arguments: {known}."
+            raise ToolError(message) from e.__cause__
 
 
 def _add(server: "MCPServer[Any]", tool: Tool, annotations: ToolAnnotations) -> None:

@@ -63,7 +63,8 @@ IMAGE = (
         help="a pool that gets the image (may be repeated; default: all pools that rent here)"),
     Arg("--pull-image", action="append", metavar="IMAGE",
         help="a task image that the machine image contains (may be repeated; default: the default GPU image)"),
-    Arg("--machine-type", metavar="TYPE", help="machine type on which the image is made; it needs no GPU"),
+    Arg("--machine-type", metavar="TYPE",
+        help="machine type on which the image is made, without a GPU (AWS: m5.xlarge, Google Cloud: n1-standard-4)"),
     Arg("--base-image", metavar="IMAGE", help="image to start from (default: the public image with NVIDIA's driver)"),
     Arg("--disk-size", type=int, default=100, metavar="GB", help="disk of the image (100)"),
     OneOf(

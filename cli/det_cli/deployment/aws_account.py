@@ -109,13 +109,20 @@ class Aws:
     @cached_property
     def account(self) -> str:
         """Return the account id. Raises CommandError without valid credentials."""
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            NoCredentialsError,
+            PartialCredentialsError,
+        )
 
         hint = "run `aws configure` or `aws sso login`, or set AWS_PROFILE; `aws sts get-caller-identity` tests it"
         try:
             return str(self.client("sts").get_caller_identity()["Account"])
         except NoCredentialsError:
             raise CommandError("there are no AWS credentials", hint) from None
+        except PartialCredentialsError as e:
+            raise CommandError(f"the AWS credentials are not complete: {e}", hint) from e
         except ClientError as e:
             if e.response.get("Error", {}).get("Code") in ("ExpiredToken", "ExpiredTokenException"):
                 raise CommandError(
