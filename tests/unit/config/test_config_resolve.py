@@ -38,6 +38,12 @@ def test_horovod_refuses_min_slots_per_trial_with_one_sentence() -> None:
     }
 
 
+@pytest.mark.parametrize("key", ["slots_per_trial", "min_slots_per_trial"])
+def test_number_of_slots_that_is_a_word_is_named(key: str) -> None:
+    slots = {"slots_per_trial": 4, "min_slots_per_trial": 2, key: "two"}
+    assert problems(resources=slots) == {f"resources.{key}": "must be a whole number, not 'two'"}
+
+
 def test_a_minimal_configuration_shows_every_default() -> None:
     json_value = resolved().config.to_json()
     assert json_value == json.loads(json.dumps(json_value))

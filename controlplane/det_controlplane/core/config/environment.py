@@ -180,11 +180,9 @@ class Resources(CheckedModel):
             yield Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
         if self.native_parallel:
             yield Problem("native_parallel", "was removed; set slots_per_trial and use a launcher")
-        least = self.min_slots_per_trial
-        if least is not None and least > self.slots_per_trial:
-            message = (
-                f"is {least}, and slots_per_trial is {self.slots_per_trial}; it must not be larger"
-            )
+        least, most = self.min_slots_per_trial, self.slots_per_trial
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            message = f"is {least}, and slots_per_trial is {most}; it must not be larger"
             yield Problem("min_slots_per_trial", message)
 
     @property
