@@ -5,8 +5,10 @@ import json
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from det_cli.actions import checkpoint_download
 from determined.common import checkpoint_files
 from determined.common.failures import Failure
 
@@ -57,6 +59,16 @@ def test_consolidate_without_torch_fails_before_the_download(
     assert "--consolidate needs PyTorch" in result.err
     assert "pip install torch" in result.err
     assert not (tmp_path / "c").exists()
+
+
+def test_consolidate_says_that_an_ordinary_checkpoint_has_no_shards(
+    saved: FakeCluster, det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joiner = SimpleNamespace(is_sharded=lambda path: False)  # the tests of det run without torch
+    monkeypatch.setattr(checkpoint_download, "_consolidation", lambda: joiner)
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--consolidate")
+    assert result.code == 0
+    assert f"{CKPT} has no shards, so its files are unchanged" in result.err
 
 
 def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import sys
 from typing import Any
 
 from determined.common import checkpoint_files
@@ -23,8 +24,12 @@ def one(args: argparse.Namespace) -> None:
     checkpoint = session.get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
     target = args.output_dir or checkpoint_files.default_directory(checkpoint["uuid"])
     _fetch(session, checkpoint, target, args.mode, quiet=args.quiet)
-    if consolidate is not None and consolidate.is_sharded(pathlib.Path(target)):
+    if consolidate is None:
+        return
+    if consolidate.is_sharded(pathlib.Path(target)):
         consolidate.consolidate(pathlib.Path(target))
+    else:
+        print(f"{checkpoint['uuid']} has no shards, so its files are unchanged", file=sys.stderr)
 
 
 def _consolidation() -> Any:
