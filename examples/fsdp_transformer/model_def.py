@@ -53,7 +53,8 @@ class Transformer(nn.Module):
         x = self.tokens(tokens) + self.positions
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        # One row for each token: a 3-dimensional output is a view, and FSDP warns of views.
+        return self.head(x.flatten(0, 1))
 
 
 class TransformerTrial(pytorch.PyTorchTrial):
@@ -86,4 +87,4 @@ class TransformerTrial(pytorch.PyTorchTrial):
 
     def _loss(self, batch: torch.Tensor) -> torch.Tensor:
         logits = self.model(batch[:, :-1])
-        return nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        return nn.functional.cross_entropy(logits, batch[:, 1:].flatten())

@@ -103,6 +103,12 @@ class Trainer:
                 step_zero_validation,
                 test_mode,
             )
+            if steps.progress.batches >= plan.max_batches and not test_mode:
+                logger.info(
+                    "no training is left: the checkpoint has %d batches, and max_length is %d batches",
+                    steps.progress.batches,
+                    plan.max_batches,
+                )
             hooks.call("on_trial_startup", steps.progress.batches, latest_checkpoint)
             replication = None
             if replication_period is not None and not test_mode:

@@ -66,6 +66,15 @@ def test_crashed_trial_resumes_from_the_last_checkpoint(
     assert core.losses() == uninterrupted.losses()[9:]
 
 
+def test_trial_at_its_max_length_logs_that_no_training_is_left(
+    core: FakeCore, uninterrupted: FakeCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="determined.pytorch")
+    fit(core, NoisyTrial, latest_checkpoint=str(uninterrupted.saved()[LENGTH]), **PLAN)
+    expected = "no training is left: the checkpoint has 20 batches, and max_length is 20 batches"
+    assert expected in caplog.messages
+
+
 def test_order_of_records_resumes_in_the_middle_of_an_epoch(core: FakeCore) -> None:
     uninterrupted = fit(core, NoisyTrial, checkpoint_period=Batch(8), max_length=Batch(LENGTH))
     trainer = fit(
