@@ -4,6 +4,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from det_controlplane.api.agent_protocol import ContainerReport, PollBody, poll
+from det_controlplane.api.http import Request
 from det_controlplane.core.lifecycle.agent import LEASE
 from det_controlplane.core.lifecycle.allocation import LOST_PEER_STATUS, ContainerState
 from det_controlplane.core.problems import InvalidConfig
@@ -92,6 +94,30 @@ def test_silent_agent_is_suspect_and_gets_no_work(gang: Gang) -> None:
     gang.pass_time(PAUSED_POLL)
     states = {row.id: row.state for row in gang.ctx.db.read(_AGENTS)}
     assert states == {"a": "JOINED", "b": "JOINED", "c": "SUSPECT"}
+
+
+def test_held_poll_that_a_failure_wakes_is_no_sign_of_life(gang: Gang) -> None:
+    order, agent = gang.orders["c"], gang.agents["c"]
+    running = ContainerReport(order["id"], order["epoch"], "running")
+    body = PollBody(agent.incarnation, [running], seq=agent.seq + 1, wait_s=15)
+    headers = {"authorization": f"Bearer {agent.token}"}
+    request = Request("POST", "/agents/v1/poll", headers=headers)
+    poll(gang.ctx, request, body)
+    gang.fail("a", "b")
+    poll(gang.ctx, request, body)  # the host calls the handler again; the agent is gone
+    gang.pass_time(PAUSED_POLL)
+    gang.run("a", "b")
+    assert gang.live() == (2, 2, "RUNNING")
+
+
+def test_reason_names_the_unreachable_agent_of_a_gang(gang: Gang) -> None:
+    for _ in range(4):
+        gang.pass_time(LEASE / 4)
+        gang.report("a", ContainerState.RUNNING)
+        gang.report("b", ContainerState.RUNNING)
+    gang.pass_time(LEASE / 4)
+    (reason,) = why.of(gang.ctx, "trial", "1")
+    assert "; agent c has been unreachable since" in reason["sentence"]
 
 
 def test_agent_that_polls_is_waited_for(gang: Gang) -> None:

@@ -325,7 +325,9 @@ def test_why_explains_that_a_run_continues_if_its_agent_joins_again(
 ) -> None:
     pass_time(ctx, clock, 35)
     (reason,) = why.of(ctx, "trial", "1")
-    assert reason["sentence"] == "runs on agent, which has been unreachable since 12:00:00 UTC"
+    assert (
+        reason["sentence"] == "runs on agent; agent agent has been unreachable since 12:00:00 UTC"
+    )
     played.be_lost()
     (reason,) = why.of(ctx, "trial", "1")
     sentence = "its run on agent agent, which is unreachable, continues if the agent returns first"

@@ -158,7 +158,7 @@ class PollBody:
     data_cache: DataCache | None = None
     replicas: list[str] = field(default_factory=list)
 
-    def poll(self, token: str) -> Poll:
+    def poll(self, token: str, arrived_at: datetime) -> Poll:
         _uuid(self.incarnation, "incarnation")
         return Poll(
             token=token,
@@ -174,6 +174,7 @@ class PollBody:
             unsent=self.unsent,
             data_cache=None if self.data_cache is None else self.data_cache.reported(),
             replicas=self.replicas,
+            arrived_at=arrived_at,
         )
 
 
@@ -222,7 +223,8 @@ def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
     token = bearer_token(request)
     if not token.startswith(AGENT_PREFIX):
         authentication.agent_of(ctx, token)  # lists the agents of the relay
-    answer = polling.poll(ctx, body.poll(token))
+    arrived_at = request.kept.setdefault("arrived_at", ctx.now().isoformat())
+    answer = polling.poll(ctx, body.poll(token, datetime.fromisoformat(arrived_at)))
     wait_s = min(body.wait_s, ctx.host.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.message.as_json())

@@ -65,15 +65,18 @@ _LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN t
 # An agent that comes or goes changes the pool's capacity, so the same statement marks the pool for a pass.
 _TOUCH = text(f"""
     WITH touched AS (
-        UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, state = 'JOINED',
-            lost_after = cast(:lease_until AS timestamptz) + make_interval(secs =>
-                coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait)),
+        UPDATE agents a SET last_seen_at = greatest(a.last_seen_at, :arrived_at),
+            lease_until = CASE WHEN old.is_new_poll THEN :lease_until ELSE a.lease_until END,
+            state = CASE WHEN old.is_new_poll THEN 'JOINED' ELSE a.state END,
+            lost_after = CASE WHEN old.is_new_poll THEN cast(:lease_until AS timestamptz) + make_interval(secs =>
+                coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait)) ELSE a.lost_after END,
             poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving,
             out_of_service = :out_of_service, unsent_at = CASE WHEN :unsent THEN :now ELSE a.unsent_at END
-        FROM (SELECT id, leaving, state, out_of_service FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
+        FROM (SELECT id, leaving, state, out_of_service, last_seen_at < :arrived_at AS is_new_poll
+              FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-            a.leaving, old.state <> 'JOINED' OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id,
+            a.leaving, old.state <> a.state OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id,
             a.relay_dials),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
@@ -247,17 +250,19 @@ def touch(
     out_of_service: str,
     unsent: bool,
     now: datetime,
+    arrived_at: datetime,
     lease_until: datetime,
     waits: Mapping[str, float],
     default_wait: float,
 ) -> PollRecord | None:
     """Extend the lease and read the assigned containers; None when this incarnation was replaced. A transaction of its own.
 
+    A held poll is handled several times. Only the first time extends the lease, because the agent may be gone since.
     After its lease, an agent is waited for as many seconds as its pool says."""
     params = {
         "token_hash": token_hash, "incarnation": incarnation, "seq": seq, "leaving": leaving,
         "out_of_service": out_of_service, "unsent": unsent,
-        "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
+        "now": now, "arrived_at": arrived_at, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
     with db.autocommit() as tx:
         result = tx.execute(_TOUCH, params).first()

@@ -47,7 +47,9 @@ _REASONS = (
     )
     .replace(
         "{silent}",
-        """coalesce((SELECT ', which has been unreachable since ' || to_char(min(g.last_seen_at) AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+        """coalesce((SELECT '; agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank)
+                || CASE count(*) WHEN 1 THEN ' has' ELSE ' have' END || ' been unreachable since '
+                || to_char(min(g.last_seen_at) AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
             FROM containers c JOIN agents g ON g.id = c.agent_id
             WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND g.state = 'SUSPECT'), '')""",
     )

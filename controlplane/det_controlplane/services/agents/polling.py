@@ -178,6 +178,7 @@ class Poll:
     unsent: bool = False  # log lines wait on its disk
     data_cache: ReportedCache | None = None  # None: it has not changed
     replicas: Sequence[str] = ()  # tasks with a directory in its memory
+    arrived_at: datetime | None = None  # of a poll that may be handled again later; None: now
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +312,12 @@ def _version(
 def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
     """Extend the lease of the agent that the token is of: one statement finds out which it is and does it."""
     now = ctx.now()
+    arrived_at = poll.arrived_at or now
     touched = agents.touch(
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
         out_of_service=poll.out_of_service,
         unsent=poll.unsent,
-        now=now, lease_until=now + LEASE, waits=reconnect_waits.special_waits(ctx), default_wait=reconnect_waits.DEFAULT_RECONNECT_WAIT_S,
+        now=now, arrived_at=arrived_at, lease_until=arrived_at + LEASE, waits=reconnect_waits.special_waits(ctx), default_wait=reconnect_waits.DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:
         agent = agent_of(ctx, poll.token)
