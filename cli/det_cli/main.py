@@ -27,8 +27,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 def _main(words: "list[str]") -> int:
     from det_cli import errors
+    from det_cli.other_owners import warning
 
     try:
+        if other := warning():
+            print(f"det: warning: {other}", file=sys.stderr)
         code = _run(words)
         sys.stdout.flush()
         return code

@@ -5,6 +5,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List
 
 __version__ = "0.38.1"
+# Determined's own package lacks this name.
+_DISTRIBUTION = "determined-serverless"
 
 # The format of log lines; scripts pass it to `logging.basicConfig(format=...)`.
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"

@@ -13,6 +13,7 @@ The functions share one connection, which the first call opens with the settings
 import pathlib
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
+from determined.experimental.client import _only_owner  # noqa: F401
 from determined.experimental.client._checkpoint import Checkpoint, CheckpointTrainingMetadata
 from determined.experimental.client._determined import Determined
 from determined.experimental.client._enums import (
