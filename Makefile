@@ -3,13 +3,13 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
+SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/release/try-wheel scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
 # A worker runs whole files, because the tests of a file share servers. Workers often wait for clusters, so start three more
 # than there are processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
-.PHONY: help quickstart test test-all fresh check policy format bench outages sim sim-mutations lock images clean
+.PHONY: help quickstart test test-all fresh check policy format bench outages sim sim-mutations lock images dist clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine (KEEP=1 keeps the cluster)"
@@ -23,6 +23,7 @@ help:
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
 	@echo "make sim-mutations  check that simulations detect bugs"
 	@echo "make images       build images of tasks, for CPU and CUDA: TASK_IMAGE=determined-tasks"
+	@echo "make dist         build the files of a release into dist/: WITHOUT=\"image lambda\""
 	@echo "make clean        remove .venv, caches and builds (.venvs, the environments of tests, stays)"
 
 quickstart: $(VENV)/.installed
@@ -92,6 +93,13 @@ TASK_IMAGE ?= determined-tasks
 images:
 	docker build --build-arg TORCH_BACKEND=cpu -t $(TASK_IMAGE):cpu images
 	docker build --build-arg TORCH_BACKEND=cu128 -t $(TASK_IMAGE):cuda images
+
+# Build the files of a release from the commit (docs/reference/releases.md). The image needs a Docker engine.
+DIST ?= dist
+WITHOUT ?=
+dist: $(VENV)/.installed-dev
+	@rm -rf $(DIST)
+	@$(RUN)/python -m scripts.release.build $(DIST) $(addprefix --without ,$(WITHOUT)) $(if $(BASE),--base $(BASE))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

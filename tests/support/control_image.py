@@ -24,19 +24,26 @@ from tests.support.docker_image import IMAGE, add, docker_image, package_files
 
 BASE, CONTROL_PLANE = "det-test-venv:latest", "det-test-controlplane:latest"
 ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_INDEX = "--no-index --find-links /dist"
 _VENV = ("python3-venv", "python3-pip-whl", "python3-setuptools-whl")
 _DOWNLOAD_S = 400
 
 
 def control_image(client: Any) -> str:
     """Build the image that `det deploy gcp` has built; what did not change comes from the engine's cache."""
-    docker_image(client)
+    base = base_image(client)
     with only_one("control-image"):
-        base = _base(client)
-        files = {**_unpacked(image.context()), **_wheels()}
-        options = {"BASE": base, "PIP_OPTIONS": "--no-index --find-links /dist"}
+        files = {**_unpacked(image.context()), **locked_wheels()}
+        options = {"BASE": base, "PIP_OPTIONS": WITHOUT_INDEX}
         _build(client, CONTROL_PLANE, files, options)
     return CONTROL_PLANE
+
+
+def base_image(client: Any) -> str:
+    """Build an image with Python that can make environments."""
+    docker_image(client)
+    with only_one("control-image"):
+        return _base(client)
 
 
 def _base(client: Any) -> str:
@@ -82,7 +89,7 @@ def _install() -> bool:
     return all(_has(name) for name in (*_VENV, _of_version()))
 
 
-def _wheels() -> dict[str, bytes]:
+def locked_wheels() -> dict[str, bytes]:
     """Return the wheels that the distribution needs in the image, in the locked versions."""
     of_image = {"python_version": _python(), "extra": "gcp"}
     required = map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ())
