@@ -15,7 +15,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from scripts.release.bom import Libraries, WrongVersion
 from scripts.release.build import digest
-from tests.support.release_checkout import release_checkout
+from tests.support.ports import free_port
+from tests.support.release_checkout import ROOT, release_checkout
 
 WHEEL = "determined_serverless-0.1.0-py3-none-any.whl"
 AGENT_WHEEL = "agent/determined_serverless-0.1.0-1agent-py3-none-any.whl"
@@ -136,3 +137,21 @@ def test_lambda_zip_is_the_same_in_each_build(checkout: Path, tmp_path: Path) ->
     (bill,) = (tmp_path / "first").glob("*-lambda-*.zip.cdx.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill.read_text()) is None
     assert {"pydantic", "cryptography"} <= {c["name"] for c in read(bill)["components"]}
+
+
+@pytest.mark.heavy("installs the wheel in an empty environment")
+def test_wheel_starts_a_cluster_without_a_checkout(dist: Path, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([ROOT / "scripts/uv-venv", venv, dist / WHEEL], check=True)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DET_"))}
+    result = subprocess.run(
+        [ROOT / "scripts/release/try-wheel", dist / WHEEL],
+        cwd=tmp_path,
+        env={**environment, "DET": str(venv / "bin/det"), "PORT": str(free_port())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "the cluster is up after" in result.stderr
+    assert "determined-agent-0" in result.stdout

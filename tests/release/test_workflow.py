@@ -13,7 +13,7 @@ from scripts.release.notes import WrongTag, notes
 from tests.support.release_checkout import ROOT, release_checkout
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
-# `.ci/run` runs the checks, and a test of its own starts a cluster with the wheel.
+# `.ci/run` runs the checks, and a heavy test in test_dist.py starts a cluster with the wheel.
 NOT_HERE = {"make check", "Install the wheel without this checkout"}
 RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "$RECORD"\n'
 
