@@ -53,7 +53,8 @@ def test_reports_a_directory_that_cannot_be_created(
 def test_consolidate_without_torch_fails_before_the_download(
     saved: FakeCluster, det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
+    for module in ("torch", "determined.pytorch"):  # an earlier test may have imported it
+        monkeypatch.setitem(sys.modules, module, None)
     result = det("c", "download", CKPT, "-o", tmp_path / "c", "--consolidate")
     assert result.code == 2
     assert "--consolidate needs PyTorch" in result.err

@@ -14,7 +14,7 @@ from tests.support.api import PASSWORD, Api, create, report_metrics, trial_of
 
 # This statement fills the columns of experiment 2 that are usually empty.
 FILLED = text("""
-    WITH ended AS (
+    WITH due AS (INSERT INTO deadlines (experiment_id, deadline) VALUES (2, now())), ended AS (
         UPDATE experiments SET description = 'of a test', labels = '{blue}', parent_id = 1, external_id = 'x',
             ended_at = now(), state = 'COMPLETED', progress = 0.5 WHERE id = 2
     ) UPDATE trials SET external_id = 'y', ended_at = now(), state = 'COMPLETED' WHERE experiment_id = 2

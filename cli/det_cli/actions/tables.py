@@ -64,6 +64,7 @@ EXPERIMENTS = Table(
         user="username",
         tags="labels",
         searcherMetricsVal="bestTrialSearcherMetric",
+        deadline="deadline.time",
     ),
     {"hp": "bestTrial.hparams"},
     "bestTrial.summaryMetrics",
