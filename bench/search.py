@@ -31,6 +31,7 @@ TIMED: dict[str, tuple[Mapping[str, Any], int | None]] = {
     "adaptive_asha": ({**_TIME, "name": "adaptive_asha"}, None),
     "random": ({**_TIME, "name": "random"}, None),
     "local_asha": ({**_TIME, "name": "local_asha"}, None),
+    "model_asha": ({**_TIME, "name": "model_asha"}, None),
 }
 # Reports a second that peers published for a machine of this kind.
 PEER_RATES = {"ray": 13_700, "syne_tune": 1_750, "optuna": 3_900}

@@ -88,6 +88,11 @@ def _local(rng: Random) -> dict[str, Any]:
     return {**own, "time_metric": "batches", "max_time": _LENGTH, **_concurrent(rng)}
 
 
+def _model(rng: Random) -> dict[str, Any]:
+    own = {"name": "model_asha", "num_rungs": 2, "max_trials": rng.randint(2, 12), "divisor": 2}
+    return {**own, "max_length": {"batches": _LENGTH}, "stop_once": False, **_concurrent(rng)}
+
+
 def _pbt(rng: Random) -> dict[str, Any]:
     return {
         "name": "pbt", "population_size": 2, "num_rounds": 2,
@@ -103,7 +108,7 @@ def _concurrent(rng: Random) -> dict[str, Any]:
     return {"max_concurrent_trials": rng.randint(1, 3)}
 
 
-_SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _pbt, _custom)
+_SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _model, _pbt, _custom)
 
 
 def rented_cluster_config(rng: Random) -> ClusterConfig:

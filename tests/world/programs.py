@@ -112,7 +112,12 @@ class TrialProgram:
         searcher = self._config["searcher"]
         if searcher["name"] == "custom":
             return bool(self._config["data"]["asks_for_lengths"])
-        promoted = searcher["name"] in ("adaptive_asha", "async_halving", "local_asha")
+        promoted = searcher["name"] in (
+            "adaptive_asha",
+            "async_halving",
+            "local_asha",
+            "model_asha",
+        )
         return promoted and bool(searcher.get("max_length"))
 
     @property

@@ -59,6 +59,10 @@ STOPPING = {"max_trials": 8, "time_metric": "t", "max_time": 9}
             {**HALVING, "num_rungs": None, "max_rungs": 5, "local_fraction": 0.7},
         ),
         (
+            {"name": "model_asha", **STOPPING},
+            {**HALVING, "num_rungs": None, "max_rungs": 3},
+        ),
+        (
             {
                 "name": "pbt",
                 "population_size": 4,

@@ -12,6 +12,7 @@ _SEARCHERS: tuple[Mapping[str, Any], ...] = (
     {"name": "adaptive_asha", "mode": "standard", "max_trials": 4, **_LENGTH},
     {"name": "async_halving", "num_rungs": 2, "max_trials": 4, **_LENGTH},
     {"name": "local_asha", "num_rungs": 2, "max_trials": 4, **_LENGTH},
+    {"name": "model_asha", "num_rungs": 2, "max_trials": 4, **_LENGTH},
     {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2},
 )
 

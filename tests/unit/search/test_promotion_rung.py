@@ -14,16 +14,16 @@ def entries(count: int, seed: int) -> list[Waiting]:
 
 def test_long_queue_is_ordered_by_loss_and_arrival() -> None:
     chance, rung, model = random.Random(1), PromotionRung(), list[Waiting]()
-    ids: list[str | None] = []
-    expected: list[str | None] = []
+    popped: list[Waiting | None] = []
+    expected: list[Waiting | None] = []
     for entry in entries(8_000, seed=2):
         rung.wait(entry)
         model.append(entry)
         if chance.random() < 0.3:
             model.sort()
-            expected.append(model.pop(0)[2])
-            ids.append(rung.pop())
-    assert ids == expected
+            expected.append(model.pop(0))
+            popped.append(rung.pop())
+    assert popped == expected
     assert rung.clear() == [trial for _, _, trial in sorted(model)]
     assert rung.pop() is None
 
@@ -32,8 +32,18 @@ def test_entries_are_removed_in_order_without_new_arrivals() -> None:
     rung, waiting = PromotionRung(), entries(5_000, seed=4)
     for entry in waiting:
         rung.wait(entry)
-    assert [rung.pop() for _ in waiting] == [trial for _, _, trial in sorted(waiting)]
+    assert [rung.pop() for _ in waiting] == sorted(waiting)
     assert rung.pop() is None
+
+
+def test_removed_trial_does_not_wait_any_more() -> None:
+    rung, waiting = PromotionRung(), entries(3_000, seed=6)
+    for entry in waiting:
+        rung.wait(entry)
+    removed = sorted(waiting)[1]
+    rung.remove(removed[2])
+    left = [entry for entry in sorted(waiting) if entry != removed]
+    assert [rung.pop() for _ in left] == left
 
 
 def test_restored_rung_continues_in_the_same_order() -> None:

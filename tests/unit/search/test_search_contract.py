@@ -93,6 +93,18 @@ class TestLocalAshaThatPromotes(SearcherContract):
     max_trials = 40
 
 
+class TestModelAshaThatStops(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_TIME, "name": "model_asha", "max_trials": 40}
+    max_trials = 40
+    seeds = range(4)  # the model takes milliseconds for each decision
+
+
+class TestModelAshaThatPromotes(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "model_asha", "max_trials": 40}
+    max_trials = 40
+    seeds = range(4)
+
+
 class TestPopulationTraining(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {
         **_METRIC,

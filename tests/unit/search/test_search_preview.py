@@ -31,7 +31,7 @@ def test_preview_of_adaptive_asha_has_an_entry_for_each_rung() -> None:
     assert told(**ADAPTIVE, max_time=900, max_trials=10)[0]["unit"]["name"] == "batches"
 
 
-@pytest.mark.parametrize("name", ["async_halving", "local_asha"])
+@pytest.mark.parametrize("name", ["async_halving", "local_asha", "model_asha"])
 def test_preview_of_one_bracket_is_equal_for_both_length_forms(name: str) -> None:
     searcher = {"name": name, "num_rungs": 3, "max_trials": 9, "divisor": 3}
     rungs = [(6, 100), (2, 300), (1, 900)]

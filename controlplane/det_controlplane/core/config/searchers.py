@@ -121,6 +121,14 @@ class LocalASHA(_Halving):
     local_fraction: Fraction = 0.7
 
 
+class ModelASHA(_Halving):
+    """ASHA with a Gaussian process that proposes trials and decides which of them continue."""
+
+    name: Literal["model_asha"]
+    num_rungs: Rungs | None = None
+    max_rungs: Rungs = 3
+
+
 class ReplaceFunction(StrictModel):
     truncate_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
 
@@ -166,6 +174,7 @@ Searcher = Annotated[
     | Annotated[AsyncHalving, kind_tag("async_halving")]
     | Annotated[AdaptiveASHA, kind_tag("adaptive_asha")]
     | Annotated[LocalASHA, kind_tag("local_asha")]
+    | Annotated[ModelASHA, kind_tag("model_asha")]
     | Annotated[PBT, kind_tag("pbt")]
     | Annotated[Custom, kind_tag("custom")],
     discriminated_by("name"),
@@ -178,6 +187,7 @@ NAMES = (
     "adaptive_asha",
     "async_halving",
     "local_asha",
+    "model_asha",
     "pbt",
     "custom",
 )

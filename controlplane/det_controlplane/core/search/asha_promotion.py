@@ -10,7 +10,7 @@ from .asha import AshaConfig
 from .brackets import initial_trials, rung_units
 from .history import NO_HISTORY, History, Outcome, RungCut, new_history
 from .method import NOTHING, Method, as_loss, read_loss, read_time
-from .promotion_rung import PromotionRung
+from .promotion_rung import PromotionRung, Waiting
 from .sampling import Proposal
 
 
@@ -142,15 +142,33 @@ class PromotionAsha(Method):
         rung = self._rungs[index]
         if rung.promoted >= int(rung.arrived // self._config.divisor):
             return []
-        while (request_id := rung.pop()) is not None:
-            if request_id in self._gone:
-                self._gone.remove(request_id)
-                continue
-            rung.promoted += 1
-            self._history.settled(request_id, Outcome.WENT_ON)
-            self._training[request_id] = index + 1
-            return [TrainTo(request_id, self._units[index + 1])]
-        return []
+        request_id = self._take_best(rung)
+        if request_id is None:
+            return []
+        return [self._continue(request_id, index)]
+
+    def _continue(self, request_id: str, index: int) -> TrainTo:
+        """Train a trial that was removed from its rung to the next one."""
+        self._rungs[index].promoted += 1
+        self._history.settled(request_id, Outcome.WENT_ON)
+        self._training[request_id] = index + 1
+        return TrainTo(request_id, self._units[index + 1])
+
+    def _take_best(self, rung: PromotionRung) -> str | None:
+        """Remove the trial that the proposal chooses among the best waiting ones."""
+        waiting: list[Waiting] = []
+        while len(waiting) < self._proposal.considered and (entry := rung.pop()) is not None:
+            if entry[2] in self._gone:
+                self._gone.remove(entry[2])
+            else:
+                waiting.append(entry)
+        if not waiting:
+            return None
+        chosen = self._proposal.choose([request_id for _, _, request_id in waiting])
+        for entry in waiting:
+            if entry[2] != chosen:
+                rung.wait(entry)
+        return chosen
 
     def _close_full_rungs(self) -> list[Action]:
         """Stop the trials that wait at rungs which no other trial can reach. They cannot be promoted any more."""
@@ -175,7 +193,7 @@ class PromotionAsha(Method):
         return [Stop(request_id, early=True) for request_id in ids]
 
     def _rung_of_waiting(self, request_id: str) -> int:
-        """Return the rung of a waiting trial. The scan is linear, but only needed for late invalid hyperparameters."""
+        """Return the rung of a waiting trial. The scan is linear, but seldom needed."""
         return next(
             index
             for index, rung in enumerate(self._rungs)
@@ -183,9 +201,17 @@ class PromotionAsha(Method):
         )
 
     def _create_if_due(self) -> list[Action]:
-        if self._created - self._invalid < self._config.max_trials:
+        if self._created - self._invalid >= self._config.max_trials:
+            return []
+        request_id = self._proposal.resume(self._waits)
+        if request_id is None:
             return self._create()
-        return []
+        index = self._rung_of_waiting(request_id)
+        self._rungs[index].remove(request_id)
+        return [self._continue(request_id, index)]
+
+    def _waits(self, request_id: str) -> bool:
+        return request_id not in self._training and request_id not in self._gone
 
     def _create(self) -> list[Action]:
         create = self._proposal.create()

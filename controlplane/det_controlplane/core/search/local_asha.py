@@ -16,7 +16,7 @@ from .history import RungCut
 from .rng import Rng
 from .rung import pack, unpack
 from .sampling import Proposal, Sampler
-from .unit_cube import decode, encode, leaves_of
+from .unit_cube import Leaf, decode, encode, leaves_of
 
 LOCAL_FRACTION = (
     0.7  # the other trials sample the whole space, so the search can leave a local optimum
@@ -49,7 +49,7 @@ class LocalProposal(Proposal):
             create = self._sampler.create()
         else:
             parent = parents[int(len(parents) * rng.uniform() ** _RANK_PRESSURE)]
-            child = self._neighbour(parent, rng)
+            child = neighbour_of(self._leaves, parent, rng)
             create = self._sampler.create(decode(self._sampler.space, self._leaves, child))
         self._points[create.request_id] = encode(self._leaves, create.hparams)
         return create
@@ -104,13 +104,15 @@ class LocalProposal(Proposal):
                         parents.setdefault(request_id, point)
         return list(parents.values())
 
-    def _neighbour(self, parent: Sequence[float], rng: Rng) -> list[float]:
-        low, high = _STEPS
-        step = low * (high / low) ** rng.uniform()
-        return [
-            _maybe_switch(x, rng) if isinstance(hparam, Categorical) else _maybe_move(x, step, rng)
-            for (_, hparam), x in zip(self._leaves, parent, strict=True)
-        ]
+
+def neighbour_of(leaves: Sequence[Leaf], parent: Sequence[float], rng: Rng) -> list[float]:
+    """Return a variation of a point. The step is drawn once for all its coordinates."""
+    low, high = _STEPS
+    step = low * (high / low) ** rng.uniform()
+    return [
+        _maybe_switch(x, rng) if isinstance(hparam, Categorical) else _maybe_move(x, step, rng)
+        for (_, hparam), x in zip(leaves, parent, strict=True)
+    ]
 
 
 def _maybe_switch(x: float, rng: Rng) -> float:

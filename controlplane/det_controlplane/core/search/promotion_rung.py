@@ -38,12 +38,16 @@ class PromotionRung:
         if len(self._next) > self._most_next:
             self._divide(_sort_waiting(self._next), len(self._next) // 2)
 
-    def pop(self) -> str | None:
+    def pop(self) -> Waiting | None:
         """Remove and return the best entry."""
         if not self._next and self._others:
             waiting, self._others = _sort_waiting(self._others), []
             self._divide(waiting, -(-len(waiting) // 4))
-        return heapq.heappop(self._next)[2] if self._next else None
+        return heapq.heappop(self._next) if self._next else None
+
+    def remove(self, request_id: str) -> None:
+        """Remove a waiting trial. The cost is linear."""
+        self._fill([entry for entry in self.in_order() if entry[2] != request_id])
 
     def clear(self) -> list[str]:
         """Remove and return all entries, the best first."""

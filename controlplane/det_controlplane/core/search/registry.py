@@ -15,6 +15,7 @@ from .explore import Explorer
 from .grid import GridSearch
 from .local_asha import LOCAL_FRACTION, LocalProposal, RecentRung
 from .method import MOST_AT_ONCE, Method, SearchFailed
+from .model_asha import ModelProposal
 from .pbt import PbtConfig, PopulationTraining
 from .random_search import RandomSearch
 from .rng import Rng
@@ -26,6 +27,7 @@ Searcher = Mapping[str, Any]
 _CONCURRENT = 16
 _DIVISOR = 4
 _MAX_RUNGS = 5
+_MODEL_RUNGS = 3  # The model compares trials after a ninth of their training, not after an 81st.
 
 
 def new(searcher: Searcher, space: Space, seed: int) -> Search:
@@ -58,10 +60,11 @@ def unit_of(searcher: Searcher) -> str:
 
 
 def _rungs_of(searcher: Searcher) -> int:
-    """Return the number of rungs of local_asha. By default, it has as many as fit into its training length."""
+    """Return the number of rungs of one bracket. By default, it has as many as fit into its training length."""
     if searcher.get("num_rungs"):
         return int(searcher["num_rungs"])
-    most = searcher.get("max_rungs") or _MAX_RUNGS
+    default = _MODEL_RUNGS if searcher.get("name") == "model_asha" else _MAX_RUNGS
+    most = searcher.get("max_rungs") or default
     return min(most, levels(max_time_of(searcher), searcher.get("divisor") or _DIVISOR))
 
 
@@ -71,7 +74,7 @@ def report_lengths(searcher: Searcher) -> list[int]:
     if name == "pbt":
         each = _round_length(searcher)
         return [each * (i + 1) for i in range(int(searcher["num_rounds"]))]
-    if name in ("async_halving", "local_asha", "adaptive_asha"):
+    if name in ("async_halving", "local_asha", "model_asha", "adaptive_asha"):
         rungs = max(bracket.rungs for bracket in brackets_of(searcher))
         return sorted(set(rung_units(rungs, max_time_of(searcher), divisor)))
     return [length_of(searcher.get("max_length")) or int(searcher.get("max_time") or 1)]
@@ -149,6 +152,15 @@ def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
     proposal = LocalProposal(
         sampler, bracket.rungs, LOCAL_FRACTION if fraction is None else float(fraction)
     )
+    if promotes(searcher):
+        return PromotionAsha(proposal, config)
+    return StoppingAsha(proposal, config, RecentRung)
+
+
+def _model_asha(searcher: Searcher, sampler: Sampler) -> Method:
+    (bracket,) = brackets_of(searcher)
+    config = _asha_config(searcher, bracket)
+    proposal = ModelProposal(sampler, bracket.rungs)
     if promotes(searcher):
         return PromotionAsha(proposal, config)
     return StoppingAsha(proposal, config, RecentRung)
@@ -233,6 +245,7 @@ _METHODS: dict[str, Callable[[Searcher, Sampler], Method]] = {
     "async_halving": _async_halving,
     "adaptive_asha": _adaptive_asha,
     "local_asha": _local_asha,
+    "model_asha": _model_asha,
     "pbt": _pbt,
     "custom": _custom,
 }

@@ -1,7 +1,7 @@
 """Draw hyperparameters in the sorted order of names. The result has the user's order."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from det_controlplane.core.hparams import (
     Categorical,
@@ -78,6 +78,8 @@ def _draw_all(space: Space) -> Callable[[Rng], dict[str, Any]]:
 class Proposal:
     """Propose independent samples. Methods that learn override the hooks to make better proposals."""
 
+    considered: ClassVar[int] = 1  # the number of waiting trials that `choose` compares
+
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
@@ -86,6 +88,14 @@ class Proposal:
 
     def record(self, request_id: str, rung: int, loss: float) -> None:
         """Record that a trial reached a rung with this loss."""
+
+    def resume(self, waits: Callable[[str], bool]) -> str | None:
+        """Return a waiting trial to continue instead of a new one, or None. `waits` says if a trial waits."""
+        return None
+
+    def choose(self, waiting: Sequence[str]) -> str:
+        """Return the trial to promote. `waiting` has the best trials of a rung, the best first."""
+        return waiting[0]
 
     def forget(self, request_id: str) -> None:
         """Remove the records of a trial with invalid hyperparameters."""

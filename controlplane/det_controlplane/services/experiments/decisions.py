@@ -15,8 +15,13 @@ from det_controlplane.services.memory import WatchedSearch
 from det_controlplane.services.search.journal import parse_space
 
 # Methods that compare trials at rungs.
-_HALVING = ("async_halving", "adaptive_asha", "local_asha")
-_NAMES = {"async_halving": "ASHA", "adaptive_asha": "adaptive ASHA", "local_asha": "local ASHA"}
+_HALVING = ("async_halving", "adaptive_asha", "local_asha", "model_asha")
+_NAMES = {
+    "async_halving": "ASHA",
+    "adaptive_asha": "adaptive ASHA",
+    "local_asha": "local ASHA",
+    "model_asha": "model ASHA",
+}
 
 
 def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, Any]:
