@@ -200,10 +200,10 @@ def test_restore_checks_the_whole_file_before_it_writes(
     ("manifest", "reason"),
     [
         (replace(MANIFEST, schema_revision="9999"), "at revision 9999, this program knows"),
-        (replace(MANIFEST, schema_revision="0013"), "at revision 0013, this program knows"),
+        (replace(MANIFEST, schema_revision="0000"), "at revision 0000, this program knows"),
         (replace(MANIFEST, postgres_version=99), "made by PostgreSQL 99 and this machine has"),
     ],
-    ids=["newer", "draft", "newer PostgreSQL"],
+    ids=["newer", "unknown", "newer PostgreSQL"],
 )
 def test_restore_rejects_files_of_other_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: Manifest, reason: str

@@ -22,7 +22,7 @@ class PlainStates(pytorch.PyTorchCallback):
             torch.save(state, os.environ["PLAIN_STATE"])
 
 
-class PlainTrial(TransformerTrial):
+class PlainTrial(TransformerTrial):  # type: ignore[misc]
     def build_callbacks(self) -> Any:
         return {"plain": PlainStates(self)}
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from determined import core
@@ -111,9 +112,10 @@ def test_trial_knows_the_seconds_that_the_agent_sends(
     with core.init() as context:
         assert context.preempt.should_preempt()
         assert context.preempt.seconds_left() == 0.0
-        context.checkpoint._times.last = None
+        times: Any = context.checkpoint._times
+        times.last = None
         context.checkpoint.upload(tmp_path / "source", {"steps_completed": 5})
-        last = context.checkpoint._times.last
+        last = times.last
         assert last is not None
         assert (last.step, last.size > MIB) == (5, True)
         context.checkpoint.upload(tmp_path / "source", {"steps_completed": 6})
