@@ -1,6 +1,7 @@
 """Optuna's samplers and pruners on LCBench, with asynchronous workers (see search_lcbench.py)."""
 
 import heapq
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,7 +24,12 @@ def _gp(seed: int) -> Any:
     return optuna.create_study(sampler=sampler, pruner=optuna.pruners.HyperbandPruner(1, 52, 3))
 
 
-STUDIES: dict[str, Study] = {"Optuna TPE + Hyperband": _tpe, "Optuna GP + Hyperband": _gp}
+def studies() -> dict[str, Study]:
+    """Return the studies that the installed packages allow. The Gaussian process of Optuna needs PyTorch."""
+    found: dict[str, Study] = {"Optuna TPE + Hyperband": _tpe}
+    if importlib.util.find_spec("torch"):
+        found["Optuna GP + Hyperband"] = _gp
+    return found
 
 
 def _suggest(trial: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ OURS: dict[str, Mapping[str, Any]] = {
     "random": {**_LENGTH, "name": "random"},
 }
 PEERS: dict[str, lcbench_optuna.Study] = (
-    lcbench_optuna.STUDIES if importlib.util.find_spec("optuna") else {}
+    lcbench_optuna.studies() if importlib.util.find_spec("optuna") else {}
 )
 
 
