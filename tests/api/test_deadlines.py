@@ -73,6 +73,7 @@ def test_configuration_without_a_deadline_has_no_keys_of_it(user: Caller) -> Non
         ({"deadline": "soon"}, "must be a time such as"),
         ({"deadline": "2026-01-02T00:00Z", "finish_within": "20h"}, "choose one"),
         ({"finish_within": "0h"}, "longer than zero"),
+        ({"finish_within": 20}, "is 20 seconds, and the shortest is a minute; add a unit"),
         (
             {"deadline": "2025-12-31T00:00Z"},
             "2025-12-31T00:00:00Z is in the past; the earliest possible time is 2026-01-01T00:15:00Z, without",

@@ -161,4 +161,4 @@ def test_the_log_says_that_a_run_hangs(watched: Run, api: Api) -> None:
 
 def test_a_short_hang_timeout_is_rejected(user: Caller) -> None:
     answer = user.ask("POST", "/api/v1/experiments", {"config": "resources: {hang_timeout: 5s}"})
-    assert "resources.hang_timeout" in str(answer.body)
+    assert "resources.hang_timeout: is 5 seconds, and the shortest is a minute" in str(answer.body)

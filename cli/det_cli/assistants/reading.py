@@ -222,6 +222,7 @@ def _line(line: dict[str, Any]) -> str:
 def _job(row: dict[str, Any]) -> dict[str, Any]:
     full = row.get("full") or row.get("limited") or row
     summary = full.get("summary") or {}
+    ahead = summary.get("jobsAhead", -1)  # -1: the job does not wait
     return without_empty(
         {
             "job": full.get("jobId"),
@@ -230,7 +231,7 @@ def _job(row: dict[str, Any]) -> dict[str, Any]:
             "name": full.get("name"),
             "user": full.get("username"),
             "state": _state(summary.get("state")),
-            "ahead": summary.get("jobsAhead"),
+            "ahead": None if ahead < 0 else ahead,
             "slots": full.get("requestedSlots"),
             "allocated": full.get("allocatedSlots"),
             "priority": full.get("priority"),

@@ -139,8 +139,8 @@ _OWN_KEYS = (
     *("deadline", "finish_within", "expected_hours"),
     *("replica_memory", "replication_period"),
 )
-# A shorter time would end trials that only load their data.
-HangTimeout = Annotated[float, Field(ge=60, le=7 * 86400), BeforeValidator(seconds_of)]
+HangTimeout = Annotated[float, Field(le=7 * 86400), BeforeValidator(seconds_of)]
+_SHORTEST_S = 60  # A shorter hang timeout would end trials that only load their data.
 
 
 class Resources(CheckedModel):
@@ -176,6 +176,13 @@ class Resources(CheckedModel):
     def problems(self) -> Iterator[Problem]:
         if self.deadline is not None and self.finish_within is not None:
             yield Problem("finish_within", "must not be set together with deadline; choose one")
+        for key, seconds in (
+            ("finish_within", self.finish_within),
+            ("hang_timeout", self.hang_timeout),
+        ):
+            if isinstance(seconds, float) and seconds < _SHORTEST_S:
+                message = f"is {seconds:g} seconds, and the shortest is a minute; add a unit, such as 20m or 20h"
+                yield Problem(key, message)
         if self.slots is not None:
             yield Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
         if self.native_parallel:

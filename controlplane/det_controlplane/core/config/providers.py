@@ -181,6 +181,10 @@ def _warm_policy(pool: Reader) -> WarmPolicy | None:
         if pool.raw("max_warm_cost_per_day") is None:
             pool.refuse("max_warm_cost_per_day", "is required with warm_instances: auto")
         return None
+    if not most:
+        pool.refuse(
+            "max_warm_cost_per_day", "is 0, so no machine is kept; remove warm_instances instead"
+        )
     waiting = pool.dollars("waiting_cost_per_hour")
     policy = WarmPolicy(float(most))
     return policy if waiting is None else replace(policy, waiting_usd_hour=float(waiting))
@@ -197,6 +201,9 @@ def _check_sizes(reader: Reader, provider: Provider) -> None:
     if provider.min_instances > most:
         least = provider.min_instances
         reader.refuse("min_instances", f"({least}) is more than max_instances ({most})")
+    if provider.warm_instances > most:
+        warm = provider.warm_instances
+        reader.refuse("warm_instances", f"({warm}) is more than max_instances ({most})")
 
 
 def _section(reader: Reader) -> Section | None:
