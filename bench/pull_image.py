@@ -67,7 +67,7 @@ def _blob(folder: Path, content: bytes, media_type: str) -> dict[str, Any]:
 
 
 class _Hashing(io.RawIOBase):
-    """Write to a pipe and compute the digest of what was written."""
+    """Write to a pipe and compute the digest of the written bytes."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self.digest = pipe, hashlib.sha256()

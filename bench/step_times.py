@@ -1,4 +1,4 @@
-"""Measure what the step times of ranks cost: `python bench/step_times.py`. Prints a line of JSON for each figure.
+"""Measure the cost of the step times of ranks: `python bench/step_times.py`. Prints a line of JSON for each figure.
 
 Blocks of steps with and without the measurement alternate in one process, so that other load affects both alike. The
 cost of a step is the CPU time of the process. The exchange between the ranks is measured on the chief, with another

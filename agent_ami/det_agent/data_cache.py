@@ -98,7 +98,7 @@ class DataCache:
         return self.root / "views" / place
 
     def link(self, files: Sequence[tuple[str, int, Path]]) -> list[int]:
-        """Link objects of these names and sizes into a view. Return the positions of those that are missing."""
+        """Link objects of these names and sizes into a view. Return the positions of the missing objects."""
         missing: list[int] = []
         for start in range(0, len(files), AT_ONCE):
             with self.changed:
@@ -159,7 +159,7 @@ class DataCache:
         return sorted(os.listdir(self.root / "views"))
 
     def drop_views(self, kept: Iterable[str]) -> None:
-        """Delete the views of an earlier process of this agent, except those of running tasks."""
+        """Delete the views of an earlier process of this agent, except the views of running tasks."""
         for place in set(self.views()) - set(kept):
             shutil.rmtree(self.view(place), ignore_errors=True)
         with self.changed:

@@ -53,7 +53,7 @@ class Replicas:
         return ()
 
     def drop(self, task_ids: Collection[str], running: Collection[str] = ()) -> None:
-        """Delete the directories of tasks, except those with a container in `running`."""
+        """Delete the directories of tasks without a container in `running`."""
         for task_id in set(task_ids) - set(running):
             if task_id in self.tasks():
                 _log.info("deleting the replicas of task %s", task_id)

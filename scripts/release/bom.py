@@ -1,7 +1,7 @@
 """Software bills of materials in the JSON format of CycloneDX 1.6.
 
-A wheel contains no libraries: its bill lists those that it needs, in the versions of the lock file, on this platform
-and Python. The bills of the Lambda zip and the image list the libraries that they contain."""
+A wheel contains no libraries: its bill lists the libraries that it needs, in the versions of the lock file, on this
+platform and Python. The bills of the Lambda zip and the image list the libraries that they contain."""
 
 import hashlib
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Runs that start from replicas in the memory of agents keep all metrics, and agents delete what is not needed."""
+"""Runs that start from replicas in memory keep all metrics, and agents delete unneeded replicas."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class Trial:
         return {w["totalBatches"]: w["metrics"]["avgMetrics"]["loss"] for w in workloads}
 
     def dropped(self, agent: PlayedAgent | None = None) -> list[str]:
-        """Return the tasks whose replicas an agent may delete. It has those of this trial and of an unknown one."""
+        """Return the tasks whose replicas an agent may delete. It has replicas of this trial and of an unknown one."""
         agent = agent or self.agent
         body = {**agent.sent, "replicas": [self.row["taskId"], "unknown"]}
         answer = agent.caller.post("/agents/v1/poll", body)

@@ -123,7 +123,7 @@ def test_trial_with_replicas_loses_at_most_one_step_with_the_machine_of_its_chie
 
 
 def read(notes: Path) -> list[Note]:
-    """Return what the ranks wrote to a file."""
+    """Return the lines that the ranks wrote to a file."""
     return [tuple(json.loads(line)) for line in notes.read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The release workflow: its shell steps run here, with programs that record what they would publish."""
+"""The release workflow: its shell steps run here, with programs that record their arguments."""
 
 import os
 import shutil

@@ -40,7 +40,7 @@ class CachingAgent:
     waiting: dict[str, frozenset[str]] = field(default_factory=dict)  # by task that needs room
 
     def load(self, now: float, evict: Evict) -> None:
-        """Let waiting tasks load what fits, in the order in which they came."""
+        """Let waiting tasks load the data that fits, in the order of their arrival."""
         for task, wanted in list(self.waiting.items()):
             in_use = {name for names in self.held.values() for name in names} | wanted
             missing = wanted - self.objects.keys()

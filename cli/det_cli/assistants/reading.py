@@ -58,7 +58,7 @@ class Reader:
         }
 
     def get_metrics(self, trial_id: int, kind: str = "validation", cursor: str = "") -> Any:
-        """Return what a trial reported by steps, the newest first.
+        """Return the reports of a trial by steps, the newest first.
 
         `kind` is validation, or all for training metrics and checkpoints too.
         """
@@ -124,7 +124,7 @@ class Reader:
         return page("pools", rows, 0, len(rows))
 
     def get_costs(self, experiment_ids: "list[int] | None" = None) -> Any:
-        """Return what experiments cost in US dollars; without ids, what your work cost. Lists the budgets too."""
+        """Return the cost of experiments in US dollars; without ids, the cost of your work. Lists the budgets too."""
         costs: Any = {}
         if experiment_ids:
             answer = self._session.get(f"{V1}/costs/experiments", {"ids": list(experiment_ids)})

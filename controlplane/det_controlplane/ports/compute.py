@@ -121,7 +121,7 @@ class Compute(Protocol):
         ...
 
     def delete_groups(self, cluster_id: str, place: Place, in_use: Collection[str]) -> bool:
-        """Delete the placement groups that the cluster created in a place, except those in use.
+        """Delete the placement groups that the cluster created in a place and that are not in use.
 
         Return False if some could not be deleted yet. Raises Unreachable."""
         ...

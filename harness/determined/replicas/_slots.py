@@ -156,7 +156,7 @@ class Folder:
         return read_content(self._path(header.item, header.sequence), header)
 
     def used_bytes(self, *, without: Tuple[str, ...] = ()) -> int:
-        """Return the size of all files, except those of the items `without`."""
+        """Return the size of all files, except the items in `without`."""
         paths = [p for p in self._paths() if _item_of(p) not in without]
         return sum(_size(path) for path in paths)
 

@@ -1,4 +1,4 @@
-"""Strict gangs get machines of one zone, both those that are free and those that are rented."""
+"""Strict gangs get machines of one zone: free ones and rented ones."""
 
 from dataclasses import replace
 

@@ -372,7 +372,7 @@ class PoolPass:
 
 
 def _zone_first(offers: tuple[Offer, ...], zone: str) -> tuple[Offer, ...]:
-    """Return the offers with those in the zone of the gang's existing machines first."""
+    """Return the offers. Offers in the zone of the gang's existing machines come first."""
     return tuple(sorted(offers, key=lambda offer: offer.zone != zone)) if zone else offers
 
 

@@ -46,7 +46,7 @@ class StartRate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WarmLedger:
-    """The cost of warm machines on the current day, up to a time, and what they cost an hour since then."""
+    """The cost of warm machines on the current day, up to a time, and their cost per hour since then."""
 
     at: float
     spent_usd: float = 0.0
@@ -141,7 +141,7 @@ def planned(
 
 @lru_cache(maxsize=1024)
 def _values(rate: float, startup_h: float, waiting_usd_hour: float) -> tuple[float, ...]:
-    """Return what each further warm machine saves in an hour. The values never rise.
+    """Return the saving per hour of each further warm machine. The values never rise.
 
     With frequent starts the first machines alone save little, and have the mean value of a larger group.
     """

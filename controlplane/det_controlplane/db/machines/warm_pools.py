@@ -83,7 +83,7 @@ def store(tx: Tx, decision: WarmDecision, read_row: WarmRow) -> None:
 
 
 class ShownWarmPool(NamedTuple):
-    """The last choice of a pool, and what its warm machines have cost today."""
+    """The last choice of a pool, and the cost of its warm machines today."""
 
     machines: int
     sentence: str

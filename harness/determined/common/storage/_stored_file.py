@@ -17,7 +17,7 @@ class StoredFile:
 
     @contextlib.contextmanager
     def piece(self) -> Iterator[None]:
-        """Compute the checksum of what the block writes, if the storage keeps checksums."""
+        """Compute the checksum of the bytes that the block writes, if the storage keeps checksums."""
         yield
 
     def flush(self) -> None:
