@@ -158,7 +158,7 @@ def test_page_lists_only_scripts_of_its_address(host: AsgiApp, path: str, shown:
 
 def test_list_of_experiments_loads_few_files(host: AsgiApp) -> None:
     response = page(host, "/det/experiments")
-    assert len(scripts_of(response)) < 32
+    assert len(scripts_of(response)) < 33
     (sheet,) = [f for f in files_of(response) if f.endswith(".css")]
     css = page(host, sheet).body.decode()
     assert "@import" not in css
