@@ -30,7 +30,7 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--compute-agent-instance-type=p3.2xlarge", "the default image does not support p3.2xlarge"),
         ("--aux-agent-instance-type=z9.huge", "--aux-agent-instance-type: 'z9.huge' is unknown"),
         ("--max-idle-agent-period=long", "--max-idle-agent-period: "),
-        ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, not 'cheap'"),
+        ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, 0 or more, not 'cheap'"),
         ("--var=nosuch=1", "--var nosuch: the stack has no such variable"),
         ("--initial-user-password=abc", "a password needs at least 8 characters"),
         ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is not a valid bucket name"),
