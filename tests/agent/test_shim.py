@@ -8,6 +8,8 @@ from pathlib import Path
 
 from det_agent import shim
 
+from tests.support.processes import eventually
+
 
 def start(folder: Path, argv: list[str]) -> "subprocess.Popen[bytes]":
     command = {"argv": argv, "env": {}, "cwd": str(folder), "credentials": {}}
@@ -40,7 +42,7 @@ def test_container_ends_if_its_process_ids_cannot_be_stored(tmp_path: Path) -> N
         output, errors = running.communicate(timeout=60)
     assert output == b""
     assert b"IsADirectoryError" in errors
-    assert _processes_with(mark) == []
+    assert eventually(lambda: not _processes_with(mark))
 
 
 def _processes_with(mark: str) -> list[str]:

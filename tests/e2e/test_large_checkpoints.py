@@ -130,7 +130,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 def pass_days(cluster: Cluster, days: int) -> None:
     """Move the ends of all runs, the reports of checkpoints and the last housekeeping into the past."""
-    (socket,) = (cluster.folder / "data").rglob(".s.PGSQL.*[0-9]")
+    (pid_file,) = (cluster.folder / "data").rglob("postmaster.pid")
+    _, _, _, port, folder, *_ = pid_file.read_text().splitlines()
+    socket = Path(folder) / f".s.PGSQL.{port}"  # elsewhere if the path of the cluster is long
     url = f"postgresql+pg8000://postgres@localhost/postgres?unix_sock={socket}"
     past = f"interval '{days} days'"
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
