@@ -155,7 +155,7 @@ def read_provider(pool: Reader) -> Provider | None:
     )
     for section in items if has_offers else [single]:
         section.close()
-    _check_sizes(pool, sizes, provider)
+    _check_sizes(sizes, provider)
     return provider
 
 
@@ -196,14 +196,11 @@ def _refuse_without_machines(pool: Reader) -> None:
             pool.refuse(key, "needs a provider or offers: this pool rents no machines")
 
 
-def _check_sizes(pool: Reader, sizes: Reader, provider: Provider) -> None:
+def _check_sizes(sizes: Reader, provider: Provider) -> None:
     most = provider.max_instances
     if provider.min_instances > most:
         least = provider.min_instances
         sizes.refuse("min_instances", f"({least}) is more than max_instances ({most})")
-    if provider.warm_instances > most:
-        warm = provider.warm_instances
-        pool.refuse("warm_instances", f"({warm}) is more than max_instances ({most})")
 
 
 def _section(reader: Reader) -> Section | None:
