@@ -1,6 +1,7 @@
-"""Measure replicas: `python bench/replicas.py [--mib 100] [--machines 4]` prints times of `checkpoint.replicate`.
+"""Measure replicas: `$(scripts/ml-venv ml) bench/replicas.py [--mib 100] [--machines 4]` prints times of `replicate`.
 
-Each machine is a process with one rank and a directory in /dev/shm. It needs torch and no cluster.
+Each machine is a process with one rank and a directory in /dev/shm. It needs no cluster. scripts/ml-venv creates an
+environment with torch and prints its interpreter.
 """
 
 import argparse
