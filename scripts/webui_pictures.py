@@ -183,6 +183,7 @@ _TRIAL = [
     "hyperparameters",
     "checkpoints",
     "logs",
+    "resources",
     "profiler",
     "allocations",
 ]

@@ -38,6 +38,7 @@ from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
 from det_agent.replicas import Replicas
 from det_agent.report_delivery import ReportDelivery
+from det_agent.resources import ResourceMeter
 from det_agent.runtime import ContainerKey, ContainerSessions, GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
@@ -101,6 +102,7 @@ class Agent:
         self._containers = Containers(
             self._container_dependencies(), settings.agent_id, self._changed.set
         )
+        self._meter = ResourceMeter(self._runtime, self._containers.running, self._slots)
         self._relay = RelayConnection(
             settings.master_url,
             settings.trust,
@@ -121,6 +123,7 @@ class Agent:
         self._health.check()
         self._health.start()
         self._signals.start()
+        self._meter.start()
         threading.Thread(target=self._converse, name="loop", daemon=True).start()
         ended = hearing_signals(self._ends.get)
         if isinstance(ended, ControlPlaneSilent):
@@ -128,6 +131,7 @@ class Agent:
         elif not isinstance(ended, AgentReplaced):
             self._leave()
         self._loop.stop()
+        self._meter.stop()
         self._relay.stop()
         self._health.stop()
         self._gateway.stop()
@@ -326,6 +330,7 @@ class Agent:
             has_unsent=self._spool.has_unsent,
             want_relay=self._relay.set_address,
             data_cache=self._data.report,
+            samples=self._meter,
             replicas=self._replicas,
             silence_limit_s=self._settings.shutdown_after_silence,
         )

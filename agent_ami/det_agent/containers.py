@@ -143,6 +143,15 @@ class Containers:
         with self._lock:
             return {c.key.task_id for c in self._all.values() if c.report.state != "terminated"}
 
+    def running(self) -> list[Started]:
+        """Return the started containers that have not ended."""
+        with self._lock:
+            return [
+                c.started
+                for c in self._all.values()
+                if c.started is not None and not c.exited.is_set()
+            ]
+
     def has_unreported_ends(self) -> bool:
         """Return whether the control plane has not acknowledged the end of a container."""
         with self._lock:

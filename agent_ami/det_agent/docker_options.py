@@ -26,7 +26,12 @@ _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
 
 def labels(
-    key: ContainerKey, agent_id: str, cluster_id: str, ports: Sequence[int], owner: str = ""
+    key: ContainerKey,
+    agent_id: str,
+    cluster_id: str,
+    ports: Sequence[int],
+    owner: str = "",
+    slot_ids: Sequence[int] = (),
 ) -> dict[str, str]:
     """Return the labels of a container. `owner` distinguishes agents with the same id and the same cluster id."""
     return {
@@ -41,6 +46,7 @@ def labels(
         f"{LABEL}log_patterns": json.dumps(key.log_patterns),
         # The engine does not record the ports of a container in the host's network.
         f"{LABEL}ports": json.dumps(list(ports)),
+        f"{LABEL}slot_ids": json.dumps(list(slot_ids)),
     }
 
 
@@ -66,6 +72,11 @@ def ports_from(labels_by_name: Mapping[str, str]) -> tuple[int, ...] | None:
     """Read the ports from the labels. Return None for a container of an earlier version."""
     ports = labels_by_name.get(f"{LABEL}ports")
     return None if ports is None else tuple(json.loads(ports))
+
+
+def slot_ids_from(labels_by_name: Mapping[str, str]) -> tuple[int, ...]:
+    """Read the slots from the labels. Containers of earlier versions do not have them."""
+    return tuple(json.loads(labels_by_name.get(f"{LABEL}slot_ids", "[]")))
 
 
 def create_options(

@@ -25,9 +25,11 @@ from det_agent.docker_options import (
     labels,
     needs_archive,
     ports_from,
+    slot_ids_from,
 )
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
+from det_agent.docker_usage import read_usage
 from det_agent.environment import RUN_DIR
 from det_agent.harness_mount import Payload, find_payload
 from det_agent.host_address import HostAddresses, cgroup_parent
@@ -41,6 +43,7 @@ from det_agent.runtime import (
     Started,
     StartFailed,
     Stream,
+    Usage,
 )
 
 ENGINE_AWAY_S = 1.0
@@ -125,7 +128,9 @@ class DockerRuntime:
         try:
             container = self._client.containers.create(
                 name=_name(key),
-                labels=labels(key, self._agent_id, self._cluster_id(), ports, self._owner),
+                labels=labels(
+                    key, self._agent_id, self._cluster_id(), ports, self._owner, spec.slot_ids
+                ),
                 **options,
             )
         except (DockerException, *EngineAway) as e:
@@ -138,7 +143,8 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             self.remove(key)
             raise _start_failure(e, spec) from e
-        return Started(key, container.id, _host_ports(spec.network, ports, container))
+        host_ports = _host_ports(spec.network, ports, container)
+        return Started(key, container.id, host_ports, spec.slot_ids)
 
     def _require_paths(self, spec: ContainerSpec) -> None:
         """Reject missing paths if the engine would create them, as Docker does. A new data folder would be empty."""
@@ -222,6 +228,13 @@ class DockerRuntime:
         own_addresses = [(n["IPAddress"], port) for n in networks if n.get("IPAddress")]
         return [*own_addresses, (LOOPBACK, mapped)]
 
+    def usage(self, started: Started) -> Usage | None:
+        try:
+            return read_usage(self._client.api, started.runtime_id)
+        except (DockerException, *EngineAway) as e:
+            _log.debug("container %s cannot be measured now: %s", started.key.id, e)
+            return None
+
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]
         containers = self._client.containers.list(
@@ -253,7 +266,8 @@ def _read_started(container: Any) -> Started:
         exposed = container.attrs["Config"].get("ExposedPorts") or {}
         ports = tuple(int(p.partition("/")[0]) for p in exposed)
     network = container.attrs["HostConfig"]["NetworkMode"]
-    return Started(key, container.id, _host_ports(network, ports, container))
+    host_ports = _host_ports(network, ports, container)
+    return Started(key, container.id, host_ports, slot_ids_from(container.labels))
 
 
 def _host_ports(network: str, ports: Sequence[int], container: Any) -> dict[int, int]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from det_controlplane.core.agent_protocol import (
     DataCacheReport,
@@ -14,6 +15,7 @@ from det_controlplane.core.agent_protocol import (
     JoinRequest,
     PollAnswer,
     PollRequest,
+    ResourceSample,
 )
 from determined.common.connections import JITTER, pauses
 from determined.common.http import (
@@ -48,6 +50,24 @@ class ControlPlaneSilent(Exception):
     """The control plane did not answer for longer than the configured limit."""
 
 
+class Samples(Protocol):
+    """The measurements that polls carry."""
+
+    def pending(self) -> tuple[ResourceSample, ...]:
+        """Return samples for the next poll."""
+
+    def delivered(self, samples: tuple[ResourceSample, ...]) -> None:
+        """Forget samples, because a poll with them was answered."""
+
+
+class NoSamples:
+    def pending(self) -> tuple[ResourceSample, ...]:
+        return ()
+
+    def delivered(self, samples: tuple[ResourceSample, ...]) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class LoopDependencies:
     control_plane: ControlPlane
@@ -63,6 +83,7 @@ class LoopDependencies:
     want_relay: Callable[[str], None]
     replicas: Replicas
     data_cache: Callable[[], DataCacheReport | None] = lambda: None
+    samples: Samples = field(default_factory=NoSamples)
     silence_limit_s: float = 0.0
 
 
@@ -203,6 +224,7 @@ class Loop:
             seq = self._contact.polls
             data_cache = self._agent.data_cache()
             is_known = data_cache == self._contact.data_cache
+        samples = self._agent.samples.pending()
         try:
             answer = self._agent.control_plane.poll(
                 PollRequest(
@@ -217,10 +239,12 @@ class Loop:
                     unsent=self._agent.has_unsent(),
                     data_cache=None if is_known else data_cache,
                     replicas=self._agent.replicas.tasks(),
+                    resources=samples,
                 )
             )
         except ConflictError as e:
             raise AgentReplaced(e.message) from e
+        self._agent.samples.delivered(samples)
         with self._contact.lock:
             self._contact.silent_since = None
             self._contact.data_cache = data_cache

@@ -24,6 +24,7 @@ from det_agent import exit_reason, shim
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
 from det_agent.process_paths import PathMap, hand_over, lay_out, may_switch_user
+from det_agent.process_usage import usage_of_tree
 from det_agent.runtime import (
     ContainerKey,
     Exit,
@@ -33,6 +34,7 @@ from det_agent.runtime import (
     Started,
     StartFailed,
     Stream,
+    Usage,
 )
 from det_agent.task_logs import now_rfc3339
 from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
@@ -99,7 +101,8 @@ class ProcessRuntime:
             programs = make_environment(base, folder / "python")
             hand_over(folder, spec.user)
             command = self._command(spec, env, paths, (programs, base.executable.parent))
-            started = Started(key, "", {port: port for port in (*spec.ports, *spec.local_ports)})
+            ports = {port: port for port in (*spec.ports, *spec.local_ports)}
+            started = Started(key, "", ports, spec.slot_ids)
             self._write_record(folder, started, command)
             pid = self._spawn(key, folder)
         except StartFailed:
@@ -151,6 +154,12 @@ class ProcessRuntime:
     def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
         return [("127.0.0.1", port)] if port in started.host_ports else []
 
+    def usage(self, started: Started) -> Usage | None:
+        pids = _read(self._root / started.key.place / "pids.json")
+        if not pids or not self._alive(started.key):
+            return None
+        return usage_of_tree(pids["shim"])
+
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         adopted = []
         for path in sorted(self._root.glob(f"*/{RECORD}")):
@@ -159,7 +168,8 @@ class ProcessRuntime:
                 key = ContainerKey.from_json(body["key"])
                 ports = {int(k): v for k, v in body["host_ports"].items()}
                 pids = _read(path.parent / "pids.json") or {}
-                adopted.append(Started(key, str(pids.get("pid") or ""), ports))
+                slot_ids = tuple(body.get("slot_ids") or ())
+                adopted.append(Started(key, str(pids.get("pid") or ""), ports, slot_ids))
         return adopted
 
     def remove_leftovers(self) -> None:
@@ -237,6 +247,7 @@ class ProcessRuntime:
             "cluster_id": self._cluster_id(),
             "key": dataclasses.asdict(started.key),
             "host_ports": dict(started.host_ports),
+            "slot_ids": list(started.slot_ids),
         }
         write_atomically(folder / "command.json", json.dumps(command))
         write_atomically(folder / RECORD, json.dumps(record))

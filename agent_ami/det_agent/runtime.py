@@ -60,6 +60,21 @@ class Started:
     key: ContainerKey
     runtime_id: str
     host_ports: Mapping[int, int] = field(default_factory=dict)
+    slot_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The resources of a running container. Counters count from its start. None: the runtime cannot measure it."""
+
+    cpu_s: float | None = None
+    cpu_limit: float | None = None  # cores
+    memory: float | None = None  # bytes, as the following
+    memory_limit: float | None = None
+    disk_read: float | None = None
+    disk_write: float | None = None
+    net_received: float | None = None
+    net_sent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,9 @@ class Runtime(Protocol):
 
     def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
         """Return the addresses of a container's port, the nearest first, or none for other ports."""
+
+    def usage(self, started: Started) -> Usage | None:
+        """Return the resources that a container uses, or None if it does not run or cannot be measured now."""
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         """Return the containers of an earlier process of this agent, running or not."""

@@ -27,6 +27,7 @@ from det_agent.runtime import (
     Started,
     StartFailed,
     Stream,
+    Usage,
 )
 from det_agent.spool import Spool, SpoolFull
 from det_controlplane.core.agent_protocol import ContainerReport, ContainerSpec
@@ -87,6 +88,9 @@ class PlayedRuntime:
 
     def addresses(self, container: Started, port: int) -> Sequence[tuple[str, int]]:
         return ()
+
+    def usage(self, started: Started) -> Usage | None:
+        return None
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         return ()

@@ -153,6 +153,36 @@ def test_only_published_ports_have_addresses(bench: Bench) -> None:
     bench.runtime.wait(container)
 
 
+def test_usage_has_the_memory_and_cpu_time_of_all_processes(bench: Bench) -> None:
+    """The command starts a process that computes and ends, and then one that holds 64 MiB."""
+    end = bench.path("end")
+    spin = "import time\nwhile time.process_time() < 0.5: pass"
+    hold = (
+        "import os,time; x = bytearray(1 << 26); print(1, flush=True)\n"
+        f"while not os.path.exists('{end}'): time.sleep(.05)"
+    )
+    container = bench.start(f'python3 -c "{spin}"; python3 -c "{hold}"')
+    next(bench.runtime.output(container, "stdout", ""))
+    usage = bench.runtime.usage(container)
+    assert usage is not None
+    assert usage.memory is not None
+    assert usage.cpu_s is not None
+    assert usage.memory > 1 << 26
+    assert usage.memory_limit is not None
+    assert usage.memory < usage.memory_limit
+    assert 0.5 <= usage.cpu_s < 60
+    (bench.shared / "end").touch()
+    bench.runtime.wait(container)
+    assert bench.runtime.usage(container) is None
+
+
+def test_adopted_container_keeps_its_slots(bench: Bench) -> None:
+    container = bench.start("sleep 60", slot_ids=[0])
+    assert container.slot_ids == (0,)
+    (adopted,) = bench.again().adoptable(CLUSTER)
+    assert adopted.slot_ids == (0,)
+
+
 def test_containers_of_another_cluster_are_not_adopted(bench: Bench) -> None:
     bench.start("exit 0")
     assert bench.again().adoptable("another-cluster") == []

@@ -20,6 +20,7 @@ TRIAL_TABS = (
     "hyperparameters",
     "checkpoints",
     "logs",
+    "resources",
     "profiler",
     "allocations",
 )

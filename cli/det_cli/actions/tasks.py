@@ -6,7 +6,7 @@ from typing import Any
 
 from determined.common.http import Session
 
-from det_cli.actions import costs
+from det_cli.actions import costs, task_resources
 from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect, pages
 from det_cli.render import Column, local_time, print_object, show, state_text
@@ -85,6 +85,7 @@ def describe(args: argparse.Namespace) -> None:
     if args.format:
         print_object(args, task)
         return
+    task["uses"] = [] if task.get("endTime") else task_resources.recent(session, id)
     for name, value in _details(task):
         print(f"{name + ':':<11}{value}".rstrip())
         for line in _tree(task, "", 0) if name == "Tree" else ():
@@ -101,6 +102,8 @@ def _details(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Owner", task["username"]
     agents = sorted({a for run in allocations for a in run.get("agentIds") or []})
     yield "Machine", f"{', '.join(agents) or 'none yet'}, pool {task['resourcePool']}"
+    if task["uses"]:
+        yield "Uses", ", ".join(task["uses"])
     yield "Slots", max((run.get("slots") or 0 for run in allocations), default=0)
     yield "Started", local_time(task.get("startTime"))
     if task.get("endTime"):

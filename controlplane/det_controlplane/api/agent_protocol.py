@@ -28,6 +28,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.authentication import AGENT_PREFIX
 from det_controlplane.services.machines.admission import MachineAge
+from det_controlplane.services.tasks.resources import Sample
 
 # A reason is a sentence, not a log.
 MAX_REASON_CHARACTERS = 2000
@@ -35,6 +36,7 @@ MAX_REASON_CHARACTERS = 2000
 MAX_SLOTS, MAX_ADDRESSES = 1024, 256
 # An agent reports the last used ones.
 MAX_DATA_SETS = 64
+MAX_SAMPLES = 1_000
 _DEVICES = ("cpu", "cuda", "rocm")
 _LINK_KIND = re.compile(r"[A-Z]{1,8}\d{0,3}")
 
@@ -145,6 +147,40 @@ class DataCache:
 
 
 @dataclass(frozen=True)
+class GpuSample:
+    slot: int = 0
+    memory: float = 0.0
+    memory_limit: float = 0.0
+    util: float | None = None
+
+
+@dataclass(frozen=True)
+class ResourceSample:
+    container_id: str = ""
+    start: float = 0.0
+    seconds: float = 0.0
+    cpu: float | None = None
+    cpu_limit: float | None = None
+    memory: float | None = None
+    memory_limit: float | None = None
+    disk_read: float | None = None
+    disk_write: float | None = None
+    net_received: float | None = None
+    net_sent: float | None = None
+    gpus: list[GpuSample] = field(default_factory=list, metadata={"most": MAX_SLOTS})
+
+    def sample(self) -> Sample:
+        own = ("container_id", "start", "seconds", "gpus")
+        return Sample(
+            self.container_id,
+            self.start,
+            self.seconds,
+            {n: v for n, v in self.__dict__.items() if n not in own and v is not None},
+            [(g.slot, g.util, g.memory, g.memory_limit) for g in self.gpus],
+        )
+
+
+@dataclass(frozen=True)
 class PollBody:
     incarnation: str = ""
     containers: list[ContainerReport] = field(default_factory=list)
@@ -157,8 +193,10 @@ class PollBody:
     wait_s: float = 0.0
     data_cache: DataCache | None = None
     replicas: list[str] = field(default_factory=list)
+    resources: list[ResourceSample] = field(default_factory=list, metadata={"most": MAX_SAMPLES})
 
-    def poll(self, token: str, arrived_at: datetime) -> Poll:
+    def poll(self, token: str, arrived_at: datetime, *, again: bool) -> Poll:
+        """Return the poll. If it is handled again after a wait, its samples are stored already."""
         _uuid(self.incarnation, "incarnation")
         return Poll(
             token=token,
@@ -174,6 +212,7 @@ class PollBody:
             unsent=self.unsent,
             data_cache=None if self.data_cache is None else self.data_cache.reported(),
             replicas=self.replicas,
+            samples=[] if again else [sample.sample() for sample in self.resources],
             arrived_at=arrived_at,
         )
 
@@ -223,8 +262,9 @@ def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
     token = bearer_token(request)
     if not token.startswith(AGENT_PREFIX):
         authentication.agent_of(ctx, token)  # lists the agents of the relay
+    again = "arrived_at" in request.kept
     arrived_at = request.kept.setdefault("arrived_at", ctx.now().isoformat())
-    answer = polling.poll(ctx, body.poll(token, datetime.fromisoformat(arrived_at)))
+    answer = polling.poll(ctx, body.poll(token, datetime.fromisoformat(arrived_at), again=again))
     wait_s = min(body.wait_s, ctx.host.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.message.as_json())

@@ -1,8 +1,10 @@
 """Tasks: lists, and their context."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from det_controlplane.api.answers import OneTask
+from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
 from det_controlplane.core.people.permissions import TaskRule, in_listing, in_path, require
@@ -10,6 +12,9 @@ from det_controlplane.core.people.roles import Right
 from det_controlplane.services.code import model_definitions
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import listing as task_listing
+from det_controlplane.services.tasks import resources as task_resources
+
+_POINTS, _MOST_POINTS = 300, 2_000
 
 
 def list_tasks(ctx: Context, request: Request) -> Answer:
@@ -29,6 +34,33 @@ def accelerators(ctx: Context, request: Request) -> Answer:
     """Return the accelerators of a task, by the slots that agents reported."""
     rows = task_listing.accelerators(ctx, request.param("taskId"))
     return json_response({"acceleratorData": rows})
+
+
+@dataclass(frozen=True)
+class ResourcesQuery:
+    start_time: datetime | None = None
+    max_datapoints: int = 0
+
+    def most(self) -> int:
+        """Return the number of points; raise BadRequest for a wrong one."""
+        if not 0 <= self.max_datapoints <= _MOST_POINTS:
+            raise BadRequest(
+                f"maxDatapoints must be from 1 to {_MOST_POINTS}, not {self.max_datapoints}"
+            )
+        return self.max_datapoints or _POINTS
+
+
+def resources(ctx: Context, request: Request, query: ResourcesQuery) -> Answer:
+    """Return the measured resources of a task. Determined has no such route."""
+    series = task_resources.of_task(ctx, request.param("taskId"), query.start_time, query.most())
+    rows = [
+        {
+            "name": s.name, "unit": s.unit, "agentId": s.agent_id, "slotId": s.slot, "limit": s.limit,
+            "timestamps": s.times, "seconds": s.seconds, "values": s.values,
+        }
+        for s in series
+    ]  # fmt: skip
+    return json_response({"series": rows})
 
 
 @dataclass(frozen=True)
@@ -67,6 +99,14 @@ ROUTES = (
         "/api/v1/tasks/{taskId}/acceleratorData",
         accelerators,
         summary="Devices of a task",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
+    ),
+    get(
+        "/api/v1/tasks/{taskId}/resources",
+        resources,
+        summary="CPU, memory, disk, network and GPUs of a task over time",
         rule=require(
             in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
         ),

@@ -258,6 +258,36 @@ class DataCacheReport(Message):
 
 
 @dataclass(frozen=True)
+class GpuSample(Message):
+    """The use of a GPU by all programs. `util` is a percentage, or None if the driver does not report it."""
+
+    slot: int
+    memory: float  # bytes, the largest value
+    memory_limit: float
+    util: float | None = None
+
+
+@dataclass(frozen=True)
+class ResourceSample(Message):
+    """The resources that a container used for some seconds: means of rates, and the largest memory.
+
+    A value is None if the runtime cannot measure it."""
+
+    container_id: str
+    start: float  # seconds since 1970, by the agent's clock
+    seconds: float
+    cpu: float | None = None  # cores
+    cpu_limit: float | None = None
+    memory: float | None = None  # bytes
+    memory_limit: float | None = None
+    disk_read: float | None = None  # bytes per second, as the following
+    disk_write: float | None = None
+    net_received: float | None = None
+    net_sent: float | None = None
+    gpus: tuple[GpuSample, ...] = _list_of(GpuSample)
+
+
+@dataclass(frozen=True)
 class PollRequest(Message):
     incarnation: str
     seq: int
@@ -271,6 +301,8 @@ class PollRequest(Message):
     # Sent after a change, and with the first poll after a join.
     data_cache: DataCacheReport | None = field(default=None, metadata={"of": DataCacheReport})
     replicas: tuple[str, ...] = ()  # tasks with a directory in the agent's memory
+    # Each sample is repeated until a poll with it is answered.
+    resources: tuple[ResourceSample, ...] = _list_of(ResourceSample)
 
 
 @dataclass(frozen=True)

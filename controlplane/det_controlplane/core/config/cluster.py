@@ -52,6 +52,7 @@ _IGNORED = (
 class ClusterRetention:
     log_retention_days: int = -1  # forever
     task_retention_days: int = -1  # of tasks other than trials; 0 and -1: forever
+    resource_retention_days: int = 30  # of measured resources; -1: forever
     schedule: str = ""
 
 
@@ -281,9 +282,11 @@ def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
 def _retention(reader: Reader) -> ClusterRetention:
     days = reader.whole("log_retention_days", -1, -1, 32767)
     of_tasks = reader.whole("task_retention_days", -1, -1, 32767)
+    of_resources = reader.whole("resource_retention_days", 30, -1, 32767)
     schedule = reader.raw("schedule")
     reader.close()
-    return ClusterRetention(days, of_tasks, "" if schedule is None else str(schedule))
+    words = "" if schedule is None else str(schedule)
+    return ClusterRetention(days, of_tasks, of_resources, words)
 
 
 def _audit_retention(security: Reader) -> int:

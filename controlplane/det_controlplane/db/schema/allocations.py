@@ -3,6 +3,7 @@
 from sqlalchemy import (
     ARRAY,
     DDL,
+    REAL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -305,6 +306,28 @@ containers = Table(
     Index("containers_live", "agent_id", postgresql_where=text("state <> 'TERMINATED'")),
     Index("containers_by_allocation", "allocation_id"),
     Index("containers_by_agent_end", "agent_id", "ended_at"),
+)
+
+# The resources that containers used, as their agents measure them. Samples of the last day cover a minute, or less at the
+# start of a container. A tick merges older ones to `coarse` samples of ten minutes (docs/guides/tasks.md#resources).
+resource_samples = Table(
+    "resource_samples",
+    metadata,
+    Column("container_id", Uuid, ForeignKey("containers.id", ondelete="CASCADE"), primary_key=True),
+    Column("started_at", Time, primary_key=True),  # by the agent's clock
+    Column("seconds", REAL, nullable=False),
+    Column("cpu", REAL),  # cores
+    Column("cpu_limit", REAL),
+    Column("memory", REAL),  # bytes, the largest value
+    Column("memory_limit", REAL),
+    Column("disk_read", REAL),  # bytes per second, as the following
+    Column("disk_write", REAL),
+    Column("net_received", REAL),
+    Column("net_sent", REAL),
+    # [[slot, percentage of time in use, largest bytes of memory, bytes that it has]]
+    Column("gpus", JSON),
+    Column("coarse", Boolean, nullable=False, server_default=text("false")),
+    Index("resource_samples_by_age", "coarse", "started_at"),
 )
 
 # A slot is held by one live container at most: the primary key and the reference say so together.

@@ -34,7 +34,7 @@ from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
 from det_controlplane.services.machines.admission import MachineAge
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.tasks import replicas
+from det_controlplane.services.tasks import replicas, resources
 from det_controlplane.services.use_case import change
 
 # A poll that is held renews the lease only when it comes again.
@@ -178,6 +178,7 @@ class Poll:
     unsent: bool = False  # log lines wait on its disk
     data_cache: ReportedCache | None = None  # None: it has not changed
     replicas: Sequence[str] = ()  # tasks with a directory in its memory
+    samples: Sequence[resources.Sample] = ()  # the resources that its containers used
     arrived_at: datetime | None = None  # of a poll that may be handled again later; None: now
 
 
@@ -215,6 +216,9 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         cache = poll.data_cache
         with ctx.db.autocommit() as tx:
             agents.store_data_cache(tx, agent_id, cache.size_bytes, cache.used_bytes, cache.sets)
+    if poll.samples:
+        with ctx.db.autocommit() as tx:
+            resources.store(tx, agent_id, poll.samples, ctx.now())
     reported = {r.id: r for r in poll.reports}
     changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:

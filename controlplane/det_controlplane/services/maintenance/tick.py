@@ -15,7 +15,7 @@ from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import budgets, effects
 from det_controlplane.services.money import costs
 from det_controlplane.services.scheduling import schedule_pool, stopping
-from det_controlplane.services.tasks import lifecycle
+from det_controlplane.services.tasks import lifecycle, resources
 from det_controlplane.services.trials import unmanaged
 
 log = logging.getLogger("det.tick")
@@ -36,6 +36,7 @@ def run(ctx: Context) -> float | None:
     is_unfinished = [
         _run_step(lambda: costs.sum_ended_days(ctx), "sum ended days"),
         _run_step(lambda: lifecycle.delete_expired_tasks(ctx), "delete tasks that ended long ago"),
+        _run_step(lambda: resources.thin(ctx), "merge old samples of resources"),
         _run_step(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
     ]
     return 0.0 if any(is_unfinished) else _next_due_s(ctx)

@@ -1,4 +1,4 @@
-// One notebook, shell, command, TensorBoard or generic task with its log.
+// One notebook, shell, command, TensorBoard or generic task with its log and its resources.
 import { get, post } from "../lib/api.js";
 import { moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
@@ -6,15 +6,18 @@ import { ask, link, place } from "../lib/router.js";
 import { branch, end as endTask, hasTerminal, isOver, KINDS, one, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
 import { html, useEffect } from "../lib/view.js";
 import { inPage } from "../lib/why.js";
-import { Button, Empty, FailureDetails, Head, Loaded, Panel, State } from "../parts/basic.js";
+import { Button, Empty, FailureDetails, Head, Loaded, Panel, State, Tabs } from "../parts/basic.js";
 import { Logs } from "../parts/logs.js";
 import { attempt } from "../parts/overlay.js";
+import { Resources } from "../parts/resources.js";
 import { Table } from "../parts/table.js";
 
-/** @param {{ kind: string, id: string }} props */
-export function Page({ kind, id }) {
+const TABS = [["logs", "Logs"], ["resources", "Resources"]];
+
+/** @param {{ kind: string, id: string, tab?: string }} props */
+export function Page({ kind, id, tab = "logs" }) {
   if (!(kind in KINDS)) return html`<${Empty} title="Unknown task type"><${Button} href=${link("/tasks")}>All tasks<//><//>`;
-  return html`<${Task} kind=${kind} id=${id} />`;
+  return html`<${Task} kind=${kind} id=${id} tab=${tab} />`;
 }
 
 /** Tell whether what a task serves answers. @param {string} id @param {AbortSignal} signal */
@@ -31,8 +34,8 @@ function useOpening(data) {
   }, [address]);
 }
 
-/** @param {{ kind: string, id: string }} props */
-function Task({ kind, id }) {
+/** @param {{ kind: string, id: string, tab: string }} props */
+function Task({ kind, id, tab }) {
   const opening = place.value.query.has("open");
   const found = useLive(
     async (signal) => {
@@ -59,7 +62,10 @@ function Task({ kind, id }) {
           ${opening && !isOver(task) && html`<div key="notice" class="notice quiet" role="status"><p>The task opens here when it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
           ${(reason || task.exitStatus) && html`<div key="reason" class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${failure?.cause || task.exitStatus || `It ${reason}.`}</p><${FailureDetails} of=${failure} /></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
-          <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
+          <div>
+            <${Tabs} label="Parts of the task" tabs=${TABS.map(([key, name]) => ({ name, href: link(`/tasks/${kind}/${id}/${key}`), chosen: key === tab }))} />
+            ${tab === "resources" ? html`<${Resources} tasks=${[id]} live=${!isOver(task)} />` : html`<${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />`}
+          </div>
         </div>
       `}
     <//>

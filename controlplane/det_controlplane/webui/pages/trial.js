@@ -15,6 +15,8 @@ import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
 import { AXES, compared, isDrawn, linesNote, pointsOf, useCurveChoice, useScaleChoice } from "../parts/metric_charts.js";
 import { Ask } from "../parts/overlay.js";
+import { Resources } from "../parts/resources.js";
+import { SeriesChart } from "../parts/series.js";
 import { Table } from "../parts/table.js";
 import { Span } from "../parts/time.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
@@ -30,6 +32,7 @@ const TABS = [
   ["hyperparameters", "Hyperparameters", ({ trial }) => html`<${Panel} title="Hyperparameters"><${Pairs} of=${Object.entries(flat(trial.hparams)).map(([name, value]) => [name, html`<code>${JSON.stringify(value)}</code>`])} /><//>`],
   ["checkpoints", "Checkpoints", ({ trial, experiment }) => html`<${Checkpoints} trial=${trial} experiment=${experiment} />`],
   ["logs", "Logs", ({ trial }) => html`<${Logs} path=${`/api/v1/trials/${trial.id}/logs`} live=${!ended(trial.state)} name=${`trial-${trial.id}`} />`],
+  ["resources", "Resources", ({ trial }) => html`<${Resources} tasks=${trial.taskIds} live=${!ended(trial.state)} />`],
   ["profiler", "Profiler", ({ trial }) => html`<${Profiler} trial=${trial} />`],
   ["allocations", "Allocations", (p) => html`<${Allocations} ...${p} />`],
 ];
@@ -247,8 +250,6 @@ function Allocations({ trial }) {
   `;
 }
 
-const MOST_POINTS = 1_000;
-
 /** @param {{ trial: any }} props */
 function Profiler({ trial }) {
   const scale = useScaleChoice();
@@ -259,12 +260,12 @@ function Profiler({ trial }) {
       ${(/** @type {any[]} */ labels) => {
         const names = [...new Set(labels.map((l) => l.name))];
         if (!names.length) {
-          return html`<div class="panel"><${Empty} title="No profiling data"><p>Set <code>profiling: {enabled: true}</code> in the configuration to record it.</p><//></div>`;
+          return html`<div class="panel"><${Empty} title="No profiling data"><p>Set <code>profiling: {enabled: true}</code> in the configuration to record it. “Resources” shows what the agents measure.</p><//></div>`;
         }
         return html`
           <div class="stack">
             <div class="row">${scale.controls}</div>
-            <div class="columns charts">${names.map((name) => html`<${Series} key=${name} path=${path} name=${name} trial=${trial} scale=${scale} />`)}</div>
+            <div class="columns charts">${names.map((name) => html`<${ProfilerSeries} key=${name} path=${path} name=${name} trial=${trial} scale=${scale} />`)}</div>
           </div>
         `;
       }}
@@ -273,36 +274,20 @@ function Profiler({ trial }) {
 }
 
 /** @param {{ path: string, name: string, trial: any, scale: import("../parts/chart_scale.js").Scale }} props */
-function Series({ path, name, trial, scale }) {
+function ProfilerSeries({ path, name, trial, scale }) {
   const told = useLive(
     async (signal) => {
+      /** @type {import("../parts/series.js").Series[]} */
       const parts = [];
-      for await (const { batch } of lines(`${path}/metrics`, { "labels.name": name }, { signal })) parts.push(batch);
+      for await (const { batch } of lines(`${path}/metrics`, { "labels.name": name }, { signal })) {
+        const { agentId, gpuUuid } = batch.labels;
+        parts.push({ name: [agentId, gpuUuid].filter(Boolean).join(" · ") || name, timestamps: batch.timestamps, values: batch.values });
+      }
       return parts;
     },
     [path, name, trial.state],
     0,
     trial.revision,
   );
-  const curves = useMemo(() => curvesOf(told.data ?? []), [told.data]);
-  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} time log=${scale.log} ignores=${scale.ignores} height=${230} />`}<//><//>`;
-}
-
-/** Join the parts of each series; of a long one, draw points that lie evenly. @param {any[]} parts @returns {import("../parts/chart.js").Curve[]} */
-function curvesOf(parts) {
-  const found = new Map();
-  for (const { labels, timestamps, values } of parts) {
-    const of = [labels.agentId, labels.gpuUuid].filter(Boolean).join(" · ") || labels.name;
-    if (!found.has(of)) found.set(of, { name: of, x: [], y: [] });
-    const curve = found.get(of);
-    for (const [i, time] of timestamps.entries()) {
-      curve.x.push(Date.parse(time) / 1000);
-      curve.y.push(values[i]);
-    }
-  }
-  return [...found.values()].map(({ name, x, y }) => {
-    const step = Math.ceil(x.length / MOST_POINTS);
-    const kept = (/** @type {number[]} */ of) => of.filter((_, i) => i % step === 0);
-    return { name, x: kept(x), y: kept(y) };
-  });
+  return html`<${SeriesChart} title=${name} of=${told} scale=${scale} />`;
 }
