@@ -1,6 +1,7 @@
 """Experiments with a deadline: spot machines while time is left, and machines on demand before they could be late."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.db.engine.database import Database
+from det_controlplane.services.machines.watched_deadlines import look_if_due
 from sqlalchemy import text
 
 from tests.support.api import Caller, create
@@ -82,6 +84,11 @@ def test_configuration_without_a_deadline_has_no_keys_of_it(user: Caller) -> Non
             {"finish_within": "20h", "expected_hours": 20},
             "even machines on demand need 20 h of work, a reserve of 5 % and 0.2 h to start; the earliest"
             " possible time is 2026-01-01T21:15:00Z",
+        ),
+        (
+            {"finish_within": "6m"},
+            "is 0.1 h away, and even machines on demand need 0.2 h to start; the earliest possible time is"
+            " 2026-01-01T00:15:00Z, without the training itself: set resources.expected_hours",
         ),
     ],
 )
@@ -352,3 +359,49 @@ def test_later_deadline_starts_without_the_danger_of_the_earlier_one(
         user.done("PATCH", f"/api/v1/experiments/{id}", {"resources": {"deadline": deadline}})
         cluster.settle()
     assert [message["deadline"]["state"] for message in messages(cluster)] == ["LAST_CHANCE"] * 2
+
+
+def states(cluster: RentedCluster) -> list[str]:
+    return [message["deadline"]["state"] for message in messages(cluster)]
+
+
+def test_paused_experiment_reports_its_deadline(cluster: RentedCluster, user: Caller) -> None:
+    listen(user)
+    id = submit(user, finish_within="22h", expected_hours=20)
+    cluster.settle()
+    user.post(f"/api/v1/experiments/{id}/pause")
+    cluster.settle()
+    assert states(cluster) == []
+    for hours in (2, 21):
+        cluster.pass_time(hours=hours)
+        cluster.settle()
+    assert states(cluster) == ["IN_DANGER", "MISSED"]
+    cluster.pass_time(hours=1)
+    cluster.settle()
+    assert len(states(cluster)) == 2
+
+
+def test_paused_experiment_with_a_deadline_keeps_no_schedule_running(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    create(user, resources={"slots_per_trial": 1, "finish_within": "22h", "expected_hours": 20})
+    cluster.settle()
+    assert look_if_due(cluster.api.ctx) is None
+
+
+@pytest.mark.usefixtures("today")
+def test_deadline_in_a_pool_of_own_machines_is_watched(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    config = cluster.api.ctx.config
+    own = replace(config.resource_pools[0], pool_name="own", offers=(), sections=())
+    cluster.api.ctx.config = replace(config, resource_pools=(*config.resource_pools, own))
+    listen(user)
+    id = submit(user, finish_within="3h", expected_hours=2, resource_pool="own")
+    cluster.settle()
+    assert shown(user, id)["probability"] > 0.9, shown(user, id)
+    assert states(cluster) == []
+    for hours in (1.5, 2):
+        cluster.pass_time(hours=hours)
+        cluster.settle()
+    assert states(cluster) == ["IN_DANGER", "MISSED"]

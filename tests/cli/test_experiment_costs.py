@@ -231,12 +231,12 @@ def test_dry_run_shows_the_range_of_costs_with_a_deadline(
     line = dry_run_with_deadline(cluster, det, config, 15, expected_hours=10)
     match = re.search(
         r"in time in (\d+) of (\d+) simulated runs; 95 % of them cost \$([\d.]+) to \$([\d.]+);"
-        r" on demand alone \$10\.70$",
+        r" on demand alone \$10\.20$",
         line,
     )
     assert match, line
     assert match[1] == match[2], "no run is late"
-    assert 4.2 <= float(match[3]) < float(match[4]) < 12
+    assert 3.2 <= float(match[3]) < float(match[4]) < 12
 
 
 def test_dry_run_says_that_a_deadline_cannot_be_met(

@@ -40,7 +40,7 @@ def estimate(session: Session, config: dict[str, Any], hours: float, at_once: in
     offers, price = _offers(pool, resources) if pool else ([], 0.0)
     if not offers:
         return f"{when} can be met; the pool has no choice between spot and on demand"
-    return when + _forecast(left_h, RESERVE * work_h, startup_h, offers, price * at_once)
+    return when + _forecast(left_h, work_h, startup_h, offers, price * at_once)
 
 
 def _forecast(

@@ -1,11 +1,18 @@
-"""Forecast the cost of work with a deadline: play the policy against spells that are drawn from the law of spells."""
+"""Forecast the cost of work with a deadline: play the policy against spells that are drawn from the law of spells.
 
+The length of the work is drawn too, with the error that `deadline_outlook` assumes. So a forecast and the outlook of
+running work give about the same chance.
+"""
+
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from .deadline_choice import NOWHERE, DeadlineWork, Place, Way, choose, grid_of
+from .deadline_outlook import ESTIMATE_ERROR
 from .spot_spells import SpotOffer, end_probability
+from .work_left import RESERVE
 
 RUNS = 1000
 _LEAST_RUNS = 20
@@ -34,7 +41,10 @@ def forecast(
     offers: Sequence[SpotOffer],
     has_time: Callable[[], bool] = lambda: True,
 ) -> Forecast:
-    """Return the costs between which 95 % of the simulated runs end. They stop early if there is no more time."""
+    """Return the costs between which 95 % of the simulated runs end. They stop early if there is no more time.
+
+    `work_h` is the estimate without the reserve.
+    """
     results: list[tuple[bool, float]] = []
     while len(results) < RUNS and (len(results) < _LEAST_RUNS or has_time()):
         # Each run has its own seed, so that the number of runs changes no run.
@@ -60,8 +70,11 @@ class _Run:
         self._rng = rng
         self._step_h = max(_LEAST_STEP_H, left_h / _STEPS)
         self._offers = list(offers)
-        self._work = DeadlineWork(left_h, work_h, restart_h, min(self._step_h, restart_h))
-        self._grid = grid_of(self._work)
+        # The policy plans with the reserve. All runs share the grid of the estimate.
+        planned = DeadlineWork(left_h, RESERVE * work_h, restart_h, min(self._step_h, restart_h))
+        self._grid = grid_of(planned)
+        error = math.exp(rng.gauss(0.0, ESTIMATE_ERROR))
+        self._work = replace(planned, work_h=planned.work_h * error)
         self._cost_h = 0.0
 
     def play(self) -> tuple[bool, float]:
@@ -81,7 +94,7 @@ class _Run:
         place = work.place
         if place.way is not choice.way or place.offer != choice.offer:
             place = Place(choice.way, choice.offer, work.restart_h)
-        hours = min(step_h, place.restart_left_h + work.work_h)
+        hours = min(step_h, place.restart_left_h + work.work_h / RESERVE)
         price = 1.0
         if choice.way is Way.SPOT:
             price = next(offer.price for offer in self._offers if offer.name == choice.offer)
@@ -89,7 +102,7 @@ class _Run:
         done = max(0.0, hours - place.restart_left_h)
         place = place._replace(restart_left_h=max(0.0, place.restart_left_h - hours))
         self._work = replace(
-            work, left_h=work.left_h - hours, work_h=work.work_h - done, place=place
+            work, left_h=work.left_h - hours, work_h=work.work_h - RESERVE * done, place=place
         )
         self._pass_time(hours)
         if choice.way is Way.SPOT and not self._is_available(choice.offer):

@@ -44,10 +44,10 @@ def decide_deadline(job: DeadlineJob, market: DeadlineMarket, now: float) -> Dea
     return _Decision(job, market, now).decide()
 
 
-def watched(job: DeadlineJob, now: float) -> str:
-    """Return the sentence about a deadline in a pool that rents no machines."""
+def watched(job: DeadlineJob, now: float) -> DeadlineDecision:
+    """Return the outlook of an experiment that is paused or in a pool that rents no machines."""
     market = Market((), Cooldowns((), now), (), now)
-    return decide_deadline(job, DeadlineMarket(market, {}, (), Limits()), now).sentence
+    return decide_deadline(job, DeadlineMarket(market, {}, (), Limits()), now)
 
 
 def with_decisions(demand: Iterable[Demand], decisions: Iterable[DeadlineDecision]) -> list[Demand]:

@@ -1,7 +1,7 @@
 """Rows of experiments with a deadline: their measured progress, and the decisions about their machines."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, text, update
@@ -19,9 +19,9 @@ from det_controlplane.db.engine.database import Tx, as_json
 
 _d = schema.deadlines.c
 # The work after the newest checkpoint of a trial is repeated if its machine is lost.
-_JOBS = text("""
+_JOBS = """
     SELECT d.experiment_id, e.job_id::text AS job_id, d.deadline, d.expected_h, d.state, coalesce(e.progress, 0) AS progress,
-        e.slots_per_trial AS slots, coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
+        e.slots_per_trial AS slots, coalesce((e.config#>>'{{resources,is_single_node}}')::boolean, false) AS single_agent,
         coalesce((SELECT sum(date_part('epoch', coalesce(a.ended_at, :now) - a.started_at)) FROM allocations a
             WHERE a.job_id = e.job_id AND a.started_at IS NOT NULL), 0) AS run_s,
         coalesce((SELECT max(x.seconds) FROM trials t CROSS JOIN LATERAL (
@@ -39,9 +39,23 @@ _JOBS = text("""
                 SELECT i.id FROM containers c JOIN instances i ON i.agent_id = c.agent_id
                 WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND i.state NOT IN ('GONE', 'FAILED')
                 ORDER BY c.rank LIMIT 1) i ON a.state <> 'QUEUED'
-            WHERE a.job_id = e.job_id AND a.pool = :pool AND a.state <> 'TERMINATED'), '[]') AS allocations
+            WHERE a.job_id = e.job_id AND a.pool = j.pool AND a.state <> 'TERMINATED'), '[]') AS allocations
     FROM deadlines d JOIN experiments e ON e.id = d.experiment_id JOIN jobs j ON j.id = e.job_id
-    WHERE j.pool = :pool AND e.ended_at IS NULL ORDER BY d.experiment_id
+    WHERE e.ended_at IS NULL AND {condition} ORDER BY d.experiment_id
+"""
+_JOBS_OF_POOL = text(_JOBS.format(condition="j.pool = :pool"))
+# The provisioner decides about the other experiments.
+_WATCHED = "(j.pool <> ALL(cast(:rented AS text[])) OR e.state = 'PAUSED') AND d.state <> 'MISSED'"
+_WATCHED_JOBS = text(
+    _JOBS.format(
+        condition=f"{_WATCHED} AND (d.decided_at IS NULL OR d.decided_at <= :before OR d.deadline <= :now)"
+    )
+)
+_NEXT_WATCHES = text(f"""
+    SELECT e.state = 'PAUSED' AS is_paused, min(CASE WHEN d.decided_at IS NULL THEN cast(:now AS timestamptz)
+        ELSE least(d.decided_at + cast(:interval AS interval), greatest(d.deadline, d.decided_at)) END) AS due
+    FROM deadlines d JOIN experiments e ON e.id = d.experiment_id JOIN jobs j ON j.id = e.job_id
+    WHERE e.ended_at IS NULL AND {_WATCHED} GROUP BY 1
 """)
 # The 90th percentile of recent starts.
 _STARTUP = text("""
@@ -115,11 +129,30 @@ def startup_h(tx: Tx, pool: str) -> float:
 
 def jobs(tx: Tx, pool: str, now: datetime) -> tuple[DeadlineJob, ...]:
     """Return the experiments with a deadline that wait or run in a pool."""
-    rows = [row for row in tx.execute(_JOBS, {"pool": pool, "now": now}) if row.allocations]
+    query = {"pool": pool, "now": now}
+    rows = [row for row in tx.execute(_JOBS_OF_POOL, query) if row.allocations]
     if not rows:
         return ()
     usual_h = startup_h(tx, pool)
     return tuple(_job(row, usual_h) for row in rows)
+
+
+def watched_jobs(
+    tx: Tx, rented: Sequence[str], now: datetime, interval: timedelta
+) -> tuple[DeadlineJob, ...]:
+    """Return the experiments without decisions of the provisioner, if their last look is older than an interval.
+
+    They are paused, or in a pool that is not `rented`."""
+    query = {"rented": list(rented), "now": now, "before": now - interval}
+    return tuple(_job(row, LEAST_STARTUP_H) for row in tx.execute(_WATCHED_JOBS, query))
+
+
+def next_watches(
+    tx: Tx, rented: Sequence[str], now: datetime, interval: timedelta
+) -> dict[bool, datetime]:
+    """Return when `watched_jobs` has experiments again, by whether they are paused."""
+    query = {"rented": list(rented), "now": now, "interval": interval}
+    return {row.is_paused: row.due for row in tx.execute(_NEXT_WATCHES, query)}
 
 
 def _job(row: Any, usual_h: float) -> DeadlineJob:

@@ -1,4 +1,4 @@
-"""Deadlines of experiments: check them when they are set, store them, and describe them."""
+"""Deadlines of experiments: check them when they are set, and store them."""
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -44,16 +44,15 @@ def _fault(
     earliest_s = earliest_end(now.timestamp(), expected_h, startup_h)
     earliest = datetime.fromtimestamp(earliest_s, timezone.utc)
     possible = f"the earliest possible time is {format_moment(earliest)}"
+    without = "" if expected_h else ", without the training itself: set resources.expected_hours"
     if deadline <= now:
-        without = (
-            "" if expected_h else ", without the training itself: set resources.expected_hours"
-        )
         return f"{format_moment(deadline)} is in the past; {possible}{without}"
-    if expected_h and deadline < earliest:
-        hours = (deadline - now).total_seconds() / 3600
-        need = f"{expected_h:g} h of work, a reserve of 5 % and {startup_h:.1f} h to start"
-        return f"is {hours:.1f} h away, and even machines on demand need {need}; {possible}"
-    return ""
+    if deadline >= earliest:
+        return ""
+    hours, need = (deadline - now).total_seconds() / 3600, f"{startup_h:.1f} h to start"
+    if expected_h:
+        need = f"{expected_h:g} h of work, a reserve of 5 % and {need}"
+    return f"is {hours:.1f} h away, and even machines on demand need {need}; {possible}{without}"
 
 
 def store(tx: Tx, experiment_id: int, config: dict[str, Any]) -> None:

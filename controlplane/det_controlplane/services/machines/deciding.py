@@ -39,7 +39,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.machines import failed_launches, spot_history
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.use_case import WEBHOOKS_TOPIC, Change, change
+from det_controlplane.services.use_case import Change, change
 from det_controlplane.services.webhooks import events
 
 log = logging.getLogger("det.machines")
@@ -134,9 +134,7 @@ def _apply_deadlines(change: Change, plan: ProvisionPlan) -> None:
     """Store the decisions about deadlines, report bad news, and ask runs that move for checkpoints."""
     for pool in sorted(deadlines.store(change.tx, plan.deadlines, change.now)):
         change.queue_changed(pool)
-    news = [decision for decision in plan.deadlines if decision.is_news]
-    if sum(events.queue_deadline_messages(change.tx, one, change.now) for one in news):
-        change.wake(WEBHOOKS_TOPIC)
+    events.report_deadlines(change, plan.deadlines)
     for move in plan.moves:
         # A locked run moves at a later decision.
         allocation = allocations.lock_if_free(change.tx, move.allocation_id)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
@@ -11,7 +11,7 @@ from det_controlplane.db.logs import logs
 from det_controlplane.db.scheduling import allocations, pool_marks
 from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import deciding
+from det_controlplane.services.machines import deciding, watched_deadlines
 from det_controlplane.services.maintenance import budgets, effects
 from det_controlplane.services.money import costs
 from det_controlplane.services.scheduling import schedule_pool, stopping
@@ -33,13 +33,14 @@ def run(ctx: Context) -> float | None:
     budgets.enforce_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
+    look_at = watched_deadlines.look_if_due(ctx)
     is_unfinished = [
         _run_step(lambda: costs.sum_ended_days(ctx), "sum ended days"),
         _run_step(lambda: lifecycle.delete_expired_tasks(ctx), "delete tasks that ended long ago"),
         _run_step(lambda: resources.thin(ctx), "merge old samples of resources"),
         _run_step(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
     ]
-    return 0.0 if any(is_unfinished) else _next_due_s(ctx)
+    return 0.0 if any(is_unfinished) else _next_due_s(ctx, look_at)
 
 
 def schedule_dirty_pools(ctx: Context) -> list[str]:
@@ -78,7 +79,7 @@ def _run_step(step: Callable[[], bool], task: str) -> bool:
         return False
 
 
-def _next_due_s(ctx: Context) -> float | None:
+def _next_due_s(ctx: Context, look_at: datetime | None) -> float | None:
     now = ctx.now()
     with ctx.db.begin() as tx:
         logs.forget_batches(tx, now - BATCH_MEMORY)
@@ -91,6 +92,7 @@ def _next_due_s(ctx: Context) -> float | None:
             unmanaged.next_due(tx),
             lifecycle.next_idle_end(tx),
             deciding.next_due(ctx, tx),
+            look_at,
             budgets.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]

@@ -163,7 +163,7 @@ def _deadline(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
         return row.sentence or "its deadline is looked at in a moment"
     now = ctx.now()
     jobs = (job for job in deadlines.jobs(tx, row.pool, now) if job.experiment_id == experiment_id)
-    return next((watched(job, now.timestamp()) for job in jobs), "")
+    return next((watched(job, now.timestamp()).sentence for job in jobs), "")
 
 
 def _entry(reason: dict[str, Any], spent: str, nearly: str, deadline: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Send webhooks for ended experiments, log lines, alerts of training code, spent budgets, and deadlines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -30,7 +30,7 @@ from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.principal import User
 from det_controlplane.services.searching import LogSearch
-from det_controlplane.services.use_case import WEBHOOKS_TOPIC
+from det_controlplane.services.use_case import WEBHOOKS_TOPIC, Change
 
 _NUMBERED = (BudgetScope.EXPERIMENT, BudgetScope.WORKSPACE)
 
@@ -155,7 +155,14 @@ _DEADLINE_TITLES = {
 }
 
 
-def queue_deadline_messages(tx: Tx, decision: DeadlineDecision, now: datetime) -> int:
+def report_deadlines(change: Change, decisions: Iterable[DeadlineDecision]) -> None:
+    """Report the deadlines that are in a worse state than before."""
+    news = [decision for decision in decisions if decision.is_news]
+    if sum(_queue_deadline_messages(change.tx, one, change.now) for one in news):
+        change.wake(WEBHOOKS_TOPIC)
+
+
+def _queue_deadline_messages(tx: Tx, decision: DeadlineDecision, now: datetime) -> int:
     """Send a message about a deadline in a worse state to the webhooks of its experiment."""
     is_warning = decision.state is DeadlineState.LAST_CHANCE
     end_at = decision.end_at and datetime.fromtimestamp(decision.end_at, now.tzinfo)
