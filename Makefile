@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/release/try-wheel scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
+SHELL_SCRIPTS := $(wildcard cli/det_cli/fleet/*.sh) agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/release/try-wheel scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
 # A worker runs whole files, because the tests of a file share servers. Workers often wait for clusters, so start three more
 # than there are processors.

@@ -2,7 +2,7 @@
 
 # (name, aliases, module of det_cli.commands, help)
 ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
-    ("agent", ("a",), "agent", "list, describe, enable and disable agents"),
+    ("agent", ("a",), "agent", "list, describe, enable, disable and join agents"),
     ("audit", (), "master", "show the audit log (administrators)"),
     ("auth", (), "token", "sign in at your organization's identity provider"),
     ("budget", ("b",), "costs", "limit the cost of rented machines"),
