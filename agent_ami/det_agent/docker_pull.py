@@ -59,35 +59,48 @@ def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[]
         raise StartFailed("image_pull", "the task names no image: set environment.image")
     if not spec.force_pull and _is_here(api, spec.image):
         return
-    say(f"Pulling image {spec.image}")
+    pull(api, spec.image, _credentials(spec), say, cancelled)
+
+
+def pull(
+    api: Any,
+    image: str,
+    auth: Mapping[str, str] | None = None,
+    say: Say = _log.info,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Pull an image. Without `auth`, use this machine's Docker configuration. Raises StartFailed."""
+    say(f"Pulling image {image}")
     start = time.monotonic()
-    with _layers_over_several_connections(api, spec, say, cancelled):
+    with _layers_over_several_connections(api, image, auth, say, cancelled):
         try:
-            events = api.pull(
-                _add_tag(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
-            )
-            _follow(events, spec.image, say, cancelled)
+            events = api.pull(_add_tag(image), stream=True, decode=True, auth_config=auth)
+            _follow(events, image, say, cancelled)
         except DockerException as e:
-            raise _pull_failure(spec.image, _message_of(e)) from e
-    say(f"Pulled image {spec.image} in {time.monotonic() - start:.1f} s")
+            raise _pull_failure(image, _message_of(e)) from e
+    say(f"Pulled image {image} in {time.monotonic() - start:.1f} s")
 
 
 @contextmanager
 def _layers_over_several_connections(
-    api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]
+    api: Any,
+    image: str,
+    auth: Mapping[str, str] | None,
+    say: Say,
+    cancelled: Callable[[], bool],
 ) -> Iterator[None]:
     """Pull large layers over several connections first. The pull inside of this context does the rest, or all of it."""
     name = ""
     try:
         try:
-            with parallel_pull.served(api, _add_tag(spec.image), _credentials(spec)) as name:
-                _follow(api.pull(name, stream=True, decode=True), spec.image, say, cancelled)
+            with parallel_pull.served(api, _add_tag(image), auth) as name:
+                _follow(api.pull(name, stream=True, decode=True), image, say, cancelled)
         except (Unsuitable, OSError, ValueError, KeyError, DockerException) as e:
-            _log.info("the engine pulls %s over one connection a layer: %s", spec.image, e)
+            _log.info("the engine pulls %s over one connection a layer: %s", image, e)
         except StartFailed as e:
             if e.failure == "aborted":
                 raise
-            _log.warning("the engine pulls %s over one connection a layer: %s", spec.image, e)
+            _log.warning("the engine pulls %s over one connection a layer: %s", image, e)
         yield
     finally:
         if name:

@@ -1,5 +1,5 @@
-"""The command `det-agent`. systemd and `det deploy local` start `run`. Other commands are `doctor`, `systemd-unit`
-and `machine-setup`."""
+"""The command `det-agent`. systemd and `det deploy local` start `run`. Other commands are `doctor`, `pull`,
+`systemd-unit` and `machine-setup`."""
 
 import argparse
 import logging
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor = commands.add_parser("doctor", help="check what an agent on this machine depends on")
     add_flags(doctor)
     _add_doctor_flags(doctor)
+    pull = commands.add_parser("pull", help="pull images over several connections a layer")
+    pull.add_argument("images", nargs="+", metavar="IMAGE")
     commands.add_parser("systemd-unit", help="print the unit by which systemd runs the agent")
     commands.add_parser(
         "machine-setup", help="print the script that prepares a rented machine for work"
@@ -47,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(parser.parse_args(argv))
     if arguments["command"] == "doctor":
         return _examine(arguments)
+    if arguments["command"] == "pull":
+        return _pull(arguments["images"])
     if arguments["command"] in _PRINTED:
         print(_PRINTED[arguments["command"]].read_text("utf-8"), end="")
         return EXIT_OK
@@ -91,6 +95,23 @@ def _examine(arguments: Mapping[str, Any]) -> int:
         return EXIT_USAGE
     target = Target(settings, arguments["image"], arguments["checkpoint_storage"])
     return EXIT_OK if print_findings(examine(target), print) else EXIT_FAILED
+
+
+def _pull(images: Sequence[str]) -> int:
+    """Pull images one after the other. A failed pull does not stop the next one."""
+    import docker
+    from docker.errors import DockerException
+
+    from det_agent.docker_pull import pull
+
+    failures = 0
+    for image in images:
+        try:
+            pull(docker.from_env(timeout=3600).api, image, say=print)
+        except (StartFailed, DockerException) as e:
+            print(f"det-agent: {e}", file=sys.stderr)
+            failures += 1
+    return EXIT_FAILED if failures else EXIT_OK
 
 
 def _run(agent: Agent) -> int:

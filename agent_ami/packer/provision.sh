@@ -63,7 +63,7 @@ systemctl enable docker chrony
 
 for image in $PULL_IMAGES; do
     step "image $image"
-    docker pull -q "$image"
+    "$VENV/bin/det-agent" pull "$image" || docker pull -q "$image"
 done
 mkdir -p /etc/determined
 date --utc +%Y-%m-%dT%H:%M:%SZ > /etc/determined/image-built-at # agents report the age of their image

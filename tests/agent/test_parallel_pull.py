@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from det_agent import parallel_pull, registry_reader
 from det_agent.docker_pull import ensure_image
+from det_agent.main import main
 from det_agent.registry_reader import Unsuitable, source_of, split_name
 from det_agent.runtime import StartFailed
 from det_controlplane.core.agent_protocol import ContainerSpec
@@ -55,6 +56,18 @@ def test_large_layer_is_downloaded_once_and_in_ranges(
     assert len(ranges) == len(set(ranges)) == -(-len(registry.blobs[registry.layer]) // (64 * 1024))
     assert all(ranges)
     assert messages[-1].startswith(f"Pulled image {registry.image} in ")
+
+
+@pytest.mark.docker
+def test_command_pulls_each_image_and_reports_the_missing_one(
+    docker_client: Any, registry: LargeRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = registry.image.replace("/", "/no-")
+    assert main(["pull", missing, registry.image]) == 1
+    assert all(registry.ranges_of_layer())
+    output = capsys.readouterr()
+    assert f"cannot pull image {missing}" in output.err
+    assert f"Pulled image {registry.image} in " in output.out
 
 
 @pytest.mark.docker

@@ -74,7 +74,7 @@ def user_data(boot: Boot) -> str:
         cluster=boot.cluster_id.replace("\n", " "),  # in a comment
         startup=boot.startup_script.rstrip() or ":",
         last=_LAST.format(script=boot.last_script.rstrip()) if boot.last_script.strip() else "",
-        pulls=_PULLS.format(images=shlex.join(boot.images)) if boot.images else "",
+        pulls=_PULLS.format(images=shlex.join(boot.images), venv=VENV) if boot.images else "",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
         installs="\n    ".join(_installs(boot)),
         gpus=_GPUS if shows_gpus else "",
@@ -138,9 +138,11 @@ _LAST = """step "container startup script of the pool"
 
 """
 # The agent starts meanwhile, and its output comes before the end of the console. A task pulls missing images itself.
+# An image may have an agent of an earlier release, which has no command `pull`.
 _PULLS = """step "pulling images, beside the agent"
-setsid bash -c 'for image; do docker pull -q "$image" || echo "$image could not be pulled"; done' \\
-    images {images} < /dev/null > /var/log/determined-images.log 2>&1 &
+setsid bash -c 'for image; do
+    {venv}/bin/det-agent pull "$image" || docker pull -q "$image" || echo "$image could not be pulled"
+done' images {images} < /dev/null > /var/log/determined-images.log 2>&1 &
 
 """
 # Some images install NVIDIA's driver at their first start.
@@ -212,6 +214,7 @@ step "preparing the machine"
 if {venv}/bin/det-agent machine-setup > /run/determined-machine-setup; then
     bash /run/determined-machine-setup
     systemctl start determined-scratch || step "no scratch space"
+    [ ! -d /run/systemd/system ] || systemctl start docker || step "docker did not start again"
 else
     step "the image has an agent of an earlier release, and keeps its own preparations: build it again"
     # Such images leave this to the script. On Compute Engine the address answers DNS, too: that passes.
