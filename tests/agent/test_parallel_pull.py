@@ -62,7 +62,7 @@ def test_large_layer_is_downloaded_once_and_in_ranges(
 def test_command_pulls_each_image_and_reports_the_missing_one(
     docker_client: Any, registry: LargeRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = registry.image.replace("/", "/no-")
+    missing = "127.0.0.1:1/team/none"
     assert main(["pull", missing, registry.image]) == 1
     assert all(registry.ranges_of_layer())
     output = capsys.readouterr()

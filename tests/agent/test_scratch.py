@@ -16,11 +16,12 @@ PROGRAMS = {
     "mountpoint": '[ -e "{folder}/mounted$2" ]',
     "lsblk": 'for disk; do :; done; cat "$disk"',
     "df": "echo Avail; cat {folder}/room",
-    "systemctl": 'if [ "$2" = is-active ]; then [ -e {folder}/docker-runs ]; else echo "systemctl $*" >> {folder}/called; fi',
+    "systemctl": 'if [ "$2" = is-active ]; then [ -e {folder}/docker-runs ]; exit; fi\n'
+    'echo "systemctl $*" >> {folder}/called',
 }
 
 
-def called(folder: Path, room_kb: int = 0, **disks: str) -> list[str]:
+def called(folder: Path, disks: dict[str, str], room_kb: int = 0) -> list[str]:
     """Run the script where disks are files that hold their file systems; return the programs that changed something."""
     (folder / "room").write_text(f"{room_kb}\n")
     by_id = folder / "by-id"
@@ -56,27 +57,27 @@ def mounted(disk: str) -> list[str]:
 
 @pytest.mark.parametrize("disk", [EC2, GOOGLE])
 def test_empty_disk_becomes_scratch_space(tmp_path: Path, disk: str) -> None:
-    assert called(tmp_path, **{disk: ""}) == mounted(disk)
+    assert called(tmp_path, {disk: ""}) == mounted(disk)
 
 
 def test_formatted_disk_is_not_changed(tmp_path: Path) -> None:
     other = f"{EC2[:-1]}E"
-    assert called(tmp_path, **{EC2: "ext4 /data", other: ""}) == mounted(other)
+    assert called(tmp_path, {EC2: "ext4 /data", other: ""}) == mounted(other)
 
 
 def test_machine_without_local_disks_has_no_scratch_space(tmp_path: Path) -> None:
-    assert called(tmp_path) == []
+    assert called(tmp_path, {}) == []
 
 
 def test_mounted_scratch_space_is_not_changed(tmp_path: Path) -> None:
     mount_at(tmp_path, "/scratch")
-    assert called(tmp_path, **{EC2: ""}) == []
+    assert called(tmp_path, {EC2: ""}) == []
 
 
 def test_volume_of_the_machine_image_is_scratch_space(tmp_path: Path) -> None:
     """AWS's images with NVIDIA's driver make one volume of all such disks at their start."""
     mount_at(tmp_path, "/opt/dlami/nvme")
-    assert called(tmp_path, **{EC2: "LVM2_member"}) == [
+    assert called(tmp_path, {EC2: "LVM2_member"}) == [
         "mkdir -p /scratch",
         "mount --bind /opt/dlami/nvme /scratch",
         "chmod 1777 /scratch",
@@ -88,6 +89,7 @@ def mount_at(folder: Path, place: str) -> None:
     (folder / f"mounted{place}").touch()
 
 
+LARGE_KB = 400_000_000
 DATA = "/var/lib/determined/agent/data"
 STOP, START = (
     "systemctl stop docker.socket docker containerd",
@@ -113,12 +115,12 @@ ALL = [
 
 
 def test_images_and_data_are_stored_on_the_disk(tmp_path: Path) -> None:
-    assert called(tmp_path, 400_000_000, **{EC2: ""}) == [*mounted(EC2), *ALL]
+    assert called(tmp_path, {EC2: ""}, LARGE_KB) == [*mounted(EC2), *ALL]
 
 
 def test_docker_that_runs_is_restarted_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "docker-runs").touch()
-    calls = called(tmp_path, 400_000_000, **{EC2: ""})
+    calls = called(tmp_path, {EC2: ""}, LARGE_KB)
     assert calls == [*mounted(EC2), *DATA_ONLY, STOP, *ALL[len(DATA_ONLY) :], START]
 
 
@@ -131,14 +133,14 @@ def test_docker_that_runs_is_restarted_on_the_disk(tmp_path: Path) -> None:
 )
 def test_images_of_the_machine_image_stay_where_they_are(tmp_path: Path, image: str) -> None:
     (tmp_path / "lib" / image).mkdir(parents=True)
-    assert called(tmp_path, 400_000_000, **{EC2: ""}) == [*mounted(EC2), *DATA_ONLY]
+    assert called(tmp_path, {EC2: ""}, LARGE_KB) == [*mounted(EC2), *DATA_ONLY]
 
 
 def test_small_disk_keeps_its_room_for_tasks(tmp_path: Path) -> None:
-    assert called(tmp_path, 50_000_000, **{EC2: ""}) == mounted(EC2)
+    assert called(tmp_path, {EC2: ""}, 50_000_000) == mounted(EC2)
 
 
 def test_data_that_the_operator_put_elsewhere_stays_there(tmp_path: Path) -> None:
     mount_at(tmp_path, f"{tmp_path}/lib/determined/agent/data")
-    calls = called(tmp_path, 400_000_000, **{EC2: ""})
+    calls = called(tmp_path, {EC2: ""}, LARGE_KB)
     assert not [call for call in calls if DATA in call]
