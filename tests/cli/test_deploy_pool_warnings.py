@@ -52,6 +52,19 @@ def test_does_not_warn_about_a_pool_that_also_rents_in_other_regions(
     assert (result.code, "warning: pool p" in result.err) == (0, False), result.err
 
 
+def test_dry_run_shows_the_bound_of_warm_machines(
+    det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.yaml"
+    offer = {"type": "aws", "region": "us-west-2", "instance_types": ["g4dn.xlarge"]}
+    warm = {"warm_instances": "auto", "max_warm_cost_per_day": 5}
+    pool = {"pool_name": "p", "offers": [offer], **warm}
+    config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert result.code == 0, result.err
+    assert "Warm machines of p cost at most $5.00 per day, and nothing while no work" in result.out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

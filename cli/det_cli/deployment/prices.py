@@ -12,6 +12,7 @@ from det_cli.deployment.pool_checks import as_rented
 
 if TYPE_CHECKING:
     from det_controlplane.core.config.pools import Pool
+    from det_controlplane.core.provision.warm import WarmPolicy
 
 HOURS = 730  # hours per month
 DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed sizes of a new cluster
@@ -261,9 +262,20 @@ def month(idle: IdleMonth, config: Mapping[str, Any], choices: Iterable[str] = (
     if idle.unknown:
         costs = f"at least ${idle.usd:,.2f} per month, plus {idle.unknown}, which always runs and has an unknown price"
     yield f"Idle, the cluster costs {costs}: {parts}"
-    yield from (_busy(pool) for pool in load_cluster(config).resource_pools if pool.offers)
+    pools = load_cluster(config).resource_pools
+    yield from (_busy(pool) for pool in pools if pool.offers)
+    yield from (
+        _warm(pool.pool_name, pool.limits.warm_policy) for pool in pools if pool.limits.warm_policy
+    )
     yield from choices
     yield f"List prices of {PRICES_OF}, without disks, traffic and logs. `det budget` limits the cost of work"
+
+
+def _warm(pool: str, policy: "WarmPolicy") -> str:
+    return (
+        f"Warm machines of {pool} cost at most ${policy.max_usd_day:,.2f} per day, and nothing while no work starts:"
+        " the pool chooses their number from its recent starts"
+    )
 
 
 def _busy(pool: "Pool") -> str:
