@@ -1,8 +1,11 @@
 """Create the proof for a join: the operator's token or the identity of the cloud machine."""
 
+import json
+import os
 import secrets
+import subprocess
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from det_controlplane.core.agent_protocol import (
@@ -19,18 +22,46 @@ from det_agent.metadata import AwsMetadata, GcpMetadata
 from det_agent.settings import Settings
 
 Proof = Mapping[str, str]
+# The program of `identity_command` finds the nonce here.
+NONCE_VARIABLE = "DET_JOIN_NONCE"
+_COMMAND_S = 60.0
 _GCE_TOKEN = "instance/service-accounts/default/identity"
 
 
 def proof_of(settings: Settings, joining: JoinRequest) -> Callable[[], Proof]:
     """Return a function that creates a new proof for each join. The function raises OSError if it cannot."""
-    proof_of_machine = _PROOFS_OF_MACHINES.get(settings.identity)
-    if proof_of_machine is None:
-        return lambda: bootstrap_proof(settings.token_file)
     nonce = join_nonce(
         settings.cluster_id, joining.agent_id, joining.agent_key, joining.incarnation
     )
+    if settings.identity == "command":
+        return lambda: command_proof(settings.identity_command, nonce)
+    proof_of_machine = _PROOFS_OF_MACHINES.get(settings.identity)
+    if proof_of_machine is None:
+        return lambda: bootstrap_proof(settings.token_file)
     return lambda: proof_of_machine(nonce)
+
+
+def command_proof(command: Sequence[str], nonce: str) -> Proof:
+    """Return the JSON object that a program prints: the proof of a cloud that this agent does not know.
+
+    The program finds the nonce in the variable DET_JOIN_NONCE. Raises OSError with its last words if it fails."""
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, NONCE_VARIABLE: nonce},
+    )
+    try:
+        proof = json.loads(result.stdout)
+        if result.returncode == 0 and isinstance(proof, dict) and proof.get("kind"):
+            return {str(name): str(value) for name, value in proof.items()}
+    except ValueError:
+        pass
+    words = (result.stderr.strip() or "it prints no JSON object with a kind")[-300:]
+    raise OSError(f"identity_command {command[0]} failed with status {result.returncode}: {words}")
 
 
 def bootstrap_proof(token_file: str) -> Proof:

@@ -85,9 +85,14 @@ OPTIONS = (
     Option(
         "identity",
         "token",
-        "proof of identity: the bootstrap token (default), or the machine on aws or gcp",
+        "proof of identity: the bootstrap token (default), the machine on aws or gcp, or the output of a command",
     ),
-    Option("cluster_id", "", "id of the cluster; required with identity aws and gcp"),
+    Option(
+        "identity_command",
+        [],
+        "with identity command: a program that prints a proof of this machine, for clouds with their own provider",
+    ),
+    Option("cluster_id", "", "id of the cluster; required with all identities except token"),
     Option(
         "container_credentials",
         "machine",
@@ -186,6 +191,7 @@ class Settings:
     data_cache_size: int | None  # None: half of the disk; 0: no data sets
     token_file: str
     identity: str
+    identity_command: tuple[str, ...]
     cluster_id: str
     container_credentials: str
     aws_role_arn: str
@@ -299,10 +305,14 @@ def _flatten(body: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _settings(v: Mapping[str, Any]) -> Settings:
     _one_of("container_runtime", v["container_runtime"], ("auto", "docker", "process"))
-    _one_of("identity", v["identity"], ("token", "aws", "gcp"))
+    _one_of("identity", v["identity"], ("token", "aws", "gcp", "command"))
+    if v["identity"] == "command" and not v["identity_command"]:
+        raise BadSettings(
+            "identity_command is missing: identity command needs the program that proves the machine"
+        )
     if v["identity"] != "token" and not v["cluster_id"]:
         raise BadSettings(
-            f"cluster_id is missing: a machine on {v['identity']} proves itself to one cluster"
+            f"cluster_id is missing: with identity {v['identity']}, a machine proves itself to one cluster"
         )
     _one_of("container_credentials", v["container_credentials"], ("machine", "none"))
     _one_of("on_rebalance", v["on_rebalance"], ("leave", "stay"))
@@ -322,6 +332,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         data_cache_size=_bytes("data_cache_size", v["data_cache_size"]),
         token_file=v["token_file"],
         identity=v["identity"],
+        identity_command=tuple(v["identity_command"]),
         cluster_id=v["cluster_id"],
         container_credentials=v["container_credentials"],
         aws_role_arn=v["aws_role_arn"],

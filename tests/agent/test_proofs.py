@@ -79,3 +79,40 @@ def test_agent_reads_the_configuration_of_rented_machines(tmp_path: Path, provid
     )
     assert len(_notices(options)) == 1
     assert _notices(settings()) == ()
+
+
+def test_a_command_proves_a_machine_of_another_cloud(tmp_path: Path) -> None:
+    program = tmp_path / "prove"
+    program.write_text(
+        '#!/bin/sh\necho "{\\"kind\\": \\"garage\\", \\"nonce\\": \\"$DET_JOIN_NONCE\\"}"\n'
+    )
+    program.chmod(0o755)
+    proof = proof_of(
+        settings(identity="command", identity_command=str(program), cluster_id="ours"), JOINING
+    )()
+    nonce = join_nonce("ours", JOINING.agent_id, JOINING.agent_key, JOINING.incarnation)
+    assert proof == {"kind": "garage", "nonce": nonce}
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo no metadata service >&2; exit 3", "failed with status 3: no metadata service"),
+        ("echo proof", "prints no JSON object with a kind"),
+        ("echo '{}'", "prints no JSON object with a kind"),
+    ],
+)
+def test_a_command_without_a_proof_is_reported(tmp_path: Path, script: str, message: str) -> None:
+    program = tmp_path / "prove"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    prove = proof_of(
+        settings(identity="command", identity_command=str(program), cluster_id="ours"), JOINING
+    )
+    with pytest.raises(OSError, match=message):
+        prove()
+
+
+def test_identity_by_command_needs_the_command() -> None:
+    with pytest.raises(BadSettings, match="identity_command is missing"):
+        settings(identity="command", cluster_id="ours")

@@ -25,6 +25,7 @@ from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.replica import Replica
 from det_controlplane.entry.clouds import identities_of
 from det_controlplane.entry.keys import cipher_of
+from det_controlplane.entry.providers import register_used
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.server.web_files import web_routes
 from det_controlplane.entry.settings import BadSettings, Settings
@@ -139,6 +140,7 @@ def cluster_config(settings: Settings) -> ClusterConfig:
     except OSError as e:
         raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {source}: {e.strerror}") from e
     raw = load_yaml(text, what="cluster configuration") if text.strip() else {}
+    register_used(raw)
     return load_cluster(with_defaults(raw, defaults) if any(defaults.values()) else raw)
 
 

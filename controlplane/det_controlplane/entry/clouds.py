@@ -1,20 +1,18 @@
-"""The provisioners of the clouds that pools rent from: packages `det_provisioner_PROVIDER`, found by name.
+"""The clouds that pools rent from, made by the packages of their providers (`entry/providers.py`).
 
-A package has `compute(sections) -> Compute` and `identity_verifiers(sections) -> Sequence[IdentityVerifier]`, and may
-have `market(sections) -> Market`; all are given the pools' sections for it. Nothing of it is imported where no pool
-names it, nor the SDK of its cloud before it is used.
+Nothing of a package is imported where no pool names it, nor the SDK of its cloud before it is used.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any, TypeVar
 
 from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.entry.providers import provider
 from det_controlplane.entry.settings import BadSettings
 from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.provider import Provider
 
 log = logging.getLogger("det.machines")
 
@@ -30,18 +28,18 @@ def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Co
     }
     for name in sorted(set(left) - clouds.keys()):
         try:
-            clouds[name] = _make_adapter(_package(name).compute, [])
+            clouds[name] = _make_adapter(provider(name).compute, [])
         except BadSettings as e:
             log.error("machines on %s are left and cannot be ended from here: %s", name, e)
     return clouds
 
 
 def markets_of(config: ClusterConfig) -> dict[str, Market]:
-    """Return readers of machine types and prices, for providers whose packages have `market(sections)`."""
+    """Return readers of machine types and prices, for providers whose packages report them."""
     return {
         name: _make_adapter(package.market, sections)
         for name, package, sections in _list_used_providers(config)
-        if hasattr(package, "market")
+        if package.market is not None
     }
 
 
@@ -57,11 +55,11 @@ def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
 
 def _list_used_providers(
     config: ClusterConfig,
-) -> Iterator[tuple[str, ModuleType, Sequence[Mapping[str, Any]]]]:
+) -> Iterator[tuple[str, Provider, Sequence[Mapping[str, Any]]]]:
     sections = [section for pool in config.resource_pools for section in pool.sections]
-    for provider in sorted({section.provider for section in sections}):
-        own = [section.settings for section in sections if section.provider == provider]
-        yield provider, _package(provider), own
+    for name in sorted({section.provider for section in sections}):
+        own = [section.settings for section in sections if section.provider == name]
+        yield name, provider(name), own
 
 
 def _make_adapter(
@@ -71,13 +69,3 @@ def _make_adapter(
         return make(own)
     except ModuleNotFoundError as e:
         raise BadSettings(str(e)) from e
-
-
-def _package(provider: str) -> ModuleType:
-    try:
-        return import_module(f"det_provisioner_{provider}")
-    except ModuleNotFoundError as e:
-        raise BadSettings(
-            f"a resource pool rents from {provider!r}, and there is no provisioner for it: install a package"
-            f" that has the module det_provisioner_{provider}"
-        ) from e

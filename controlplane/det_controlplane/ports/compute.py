@@ -45,6 +45,8 @@ class LaunchRequest:
     settings: Mapping[str, Any]  # the pool's section for the provider
     user_data: str
     gang: Gang | None = None  # the gang that needs the machine
+    # The options of the agent in `user_data`, for clouds that start the agent without a script.
+    agent_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def token(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.provider import Provider
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
@@ -28,3 +29,6 @@ def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[Identi
     from det_provisioner_aws.identity import AwsIdentityVerifier, trusted_by
 
     return (AwsIdentityVerifier(trusted_by(sections)),)
+
+
+PROVIDER = Provider("aws", compute, identity_verifiers, market)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.provider import Provider
 
 if TYPE_CHECKING:
     from det_provisioner_gcp.api import GceApi
@@ -62,3 +63,6 @@ def _require(*modules: str) -> None:
         raise ModuleNotFoundError(
             f"pools rent machines from gcp, and {missing[0]} is not installed: install determined-serverless[gcp]"
         )
+
+
+PROVIDER = Provider("gcp", compute, identity_verifiers, market)

@@ -73,7 +73,7 @@ def credential_warnings(config: ClusterConfig) -> Iterator[str]:
         lacking = [s for s in pool.sections if not s.settings.get(_GIVEN_BY[kind])]
         other_clouds = {section.provider for section in lacking} - {_CLOUDS[kind]}
         if other_clouds and not _has_credentials(pool, config, _VARIABLES[kind]):
-            clouds = " and ".join(_NAMES[cloud] for cloud in sorted(other_clouds))
+            clouds = " and ".join(_NAMES.get(cloud, cloud) for cloud in sorted(other_clouds))
             yield (
                 f"machines of pool {pool.pool_name} on {clouds} have no credentials for the bucket of"
                 f" checkpoint_storage on {_NAMES[_CLOUDS[kind]]}, and trials there cannot save checkpoints:"

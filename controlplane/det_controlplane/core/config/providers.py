@@ -206,16 +206,19 @@ def _check_sizes(sizes: Reader, provider: Provider) -> None:
 def _section(reader: Reader) -> Section | None:
     """Read a section. Return None, and report problems, if the section cannot rent machines."""
     kind = reader.text("type", "")
-    if kind not in catalog.PROVIDERS:
+    if kind not in catalog.providers():
         suffix = f", not {kind!r}" if kind else ""
-        reader.refuse("type", f"is required: the cloud of the machines, aws or gcp{suffix}")
+        known = " or ".join(catalog.providers())
+        reader.refuse("type", f"is required: the cloud of the machines, {known}{suffix}")
         reader.ignore(*reader.content())  # the allowed keys depend on the type
         return None
-    reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
-    reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
+    reader.ignore(*_COMMON_SETTINGS, *_SETTINGS.get(kind, ()))
+    if kind in _LEAST_DISK:
+        reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
+        machine_settings.check_other_cloud(reader, kind)
     if kind == "aws":
         machine_settings.check_ec2_limits(reader)
-    machine_settings.check_other_cloud(reader, kind)
+    _check_own_settings(reader, kind)
     names, gpus = _names(reader, kind)
     places, capacities = tuple(_places(reader, kind)), _capacities(reader)
     if Capacity.SPOT not in capacities:
@@ -229,8 +232,25 @@ def _section(reader: Reader) -> Section | None:
         capacities=capacities,
         max_price=reader.dollars("max_price"),
         spot_max_price=reader.dollars("spot_max_price"),
-        ignored=tuple(reader.ignore(*_NO_EFFECT, *_NO_EFFECT_IN[kind])),
+        ignored=tuple(reader.ignore(*_NO_EFFECT, *_NO_EFFECT_IN.get(kind, ()))),
     )
+
+
+def _check_own_settings(reader: Reader, kind: str) -> None:
+    """Check the keys that only this provider has, by the model of its package."""
+    model = catalog.catalog_of(kind).settings
+    if model is None:
+        return
+    from pydantic import ValidationError  # not loaded where only AWS and Google Cloud are used
+
+    names = {info.alias or name for name, info in model.model_fields.items()}
+    reader.ignore(*names)
+    try:
+        model.model_validate({n: v for n, v in reader.content().items() if n in names})
+    except ValidationError as e:
+        for problem in e.errors():
+            key = ".".join(map(str, problem["loc"]))
+            reader.refuse(key, f"{problem['msg'][:1].lower()}{problem['msg'][1:]}")
 
 
 def _refuse_spot_only(reader: Reader, kind: str, names: Iterable[str]) -> None:
@@ -327,13 +347,16 @@ def _names(reader: Reader, kind: str) -> tuple[tuple[str, ...], _Gpus | None]:
         reader.refuse("instance_types", "and instance_type cannot both be given")
     if isinstance(one, Mapping):
         section = reader.section("instance_type")
-        name = section.text("machine_type", _DEFAULT_TYPES[kind])
+        name = section.text("machine_type", _DEFAULT_TYPES.get(kind, ""))
         gpus = section.text("gpu_type", _DEFAULT_GPUS[0]), section.whole("gpu_num", 4, 0, 16)
         section.flag("preemptible", False)
         section.close()
         return many or (name,), gpus if gpus[1] and kind == "gcp" else None
-    default = (_DEFAULT_TYPES[kind],)
+    default = (_DEFAULT_TYPES[kind],) if kind in _DEFAULT_TYPES else ()
     names = many or ((reader.text("instance_type", ""),) if one is not None else default)
+    if not names:
+        known = ", ".join(catalog.catalog_of(kind).types())
+        reader.refuse("instance_type", f"is required: a machine type of {kind}, such as {known}")
     return names, _DEFAULT_GPUS if kind == "gcp" and names == default else None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import catalog
+
 # The package of the agent if the cluster has no wheel.
 DEFAULT_PACKAGE = "determined-serverless"
 # Libraries that the agent imports or mounts into tasks. With the cluster's own wheel, a machine installs only these.
@@ -20,9 +22,6 @@ _SAYS = "determined-boot: "
 # The text before the reason in the log of an agent with a refused or unanswered join.
 _AGENT_WAITS = "trying again: "
 _MOST_WORDS = 300
-# Google Cloud switches a spot machine off 30 seconds after its notice, and the shutdown begins at once. Containers get
-# most of this time; the agent uses the rest for its last reports.
-_STOP_GRACE: Mapping[str, Mapping[str, float]] = {"gcp": {"stop_grace": 20}}
 # By these an operator chooses the slots of machines, or how many of them there are.
 _SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
 _COUNTING_OPTIONS = _SLOT_OPTIONS | {"visible_gpus", "exclude_gpus"}
@@ -55,21 +54,31 @@ class Boot:
     )
 
 
-def user_data(boot: Boot) -> str:
-    """Return the shell script that a cloud runs at the machine's first start."""
-    shows_gpus = boot.has_gpus and not _SLOT_OPTIONS & boot.agent_config.keys()
-    options = {
+def agent_options(boot: Boot) -> dict[str, Any]:
+    """Return the options of the agent on the machine. They hold no secret."""
+    shows_gpus = _shows_gpus(boot)
+    of_provider = catalog.agent_options(boot.provider)
+    return {
         **({"slots": "cuda"} if shows_gpus else {}),
-        **_STOP_GRACE.get(boot.provider, {}),
+        **of_provider,
         **_roles_elsewhere(boot),
         **boot.agent_config,
         "master_url": boot.master_url,
         "resource_pool": boot.pool,
-        "identity": boot.provider,
+        "identity": of_provider.get("identity", boot.provider),
         "cluster_id": boot.cluster_id,
         "shutdown_after_silence": boot.silence_limit_s,
         "hooks": {"on_connection_lost": ["systemctl", "poweroff"]},
     }
+
+
+def _shows_gpus(boot: Boot) -> bool:
+    return boot.has_gpus and not _SLOT_OPTIONS & boot.agent_config.keys()
+
+
+def user_data(boot: Boot) -> str:
+    """Return the shell script that a cloud runs at the machine's first start."""
+    options = agent_options(boot)
     return _SCRIPT.format(
         cluster=boot.cluster_id.replace("\n", " "),  # in a comment
         startup=boot.startup_script.rstrip() or ":",
@@ -77,7 +86,7 @@ def user_data(boot: Boot) -> str:
         pulls=_PULLS.format(images=shlex.join(boot.images), venv=VENV) if boot.images else "",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
         installs="\n    ".join(_installs(boot)),
-        gpus=_GPUS if shows_gpus else "",
+        gpus=_GPUS if _shows_gpus(boot) else "",
         venv=VENV,
     )
 

@@ -1,30 +1,91 @@
 """Look up machine types, regions and list prices of the clouds.
 
 The tables are bundled and dated. They define the types that a pool may name and rank offers. The bill of a cloud may
-differ.
+differ. A package of another cloud registers its own table (docs/guides/write-a-provider.md).
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from . import catalog_aws, catalog_gcp
 from .offers import Capacity, MachineType
 
-PROVIDERS = ("aws", "gcp")
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 LIST_OF = "June 2025"  # the date of the list prices below
 # The price of an unknown type until the operator sets one. It is rather too high.
 _UNKNOWN_USD_A_SLOT = Decimal(5)
-_REGIONS = {"aws": catalog_aws.REGIONS, "gcp": catalog_gcp.REGIONS}
-_SPOT_RATIOS = {"aws": catalog_aws.SPOT_RATIO, "gcp": catalog_gcp.SPOT_RATIO}
-# Zones as the clouds name them: us-east-1a, us-west-2-lax-1a; us-central1-a.
-_ZONES = {
-    "aws": re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d)?[a-z]"),
+Types = Mapping[str, tuple[MachineType, Decimal]]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The machine types, places and list prices of one provider, and the keys of its sections."""
+
+    provider: str
+    types: Callable[[], Types]  # with the price on demand where prices are lowest
+    regions: Mapping[str, "Decimal | float | str"]  # with the factor of prices there
+    zone: "re.Pattern[str]" = re.compile(r"(.+)")  # the first group is the region
+    zone_example: str = ""
+    spot_ratio: Decimal = Decimal(1)  # of the price on demand
+    spot_only: frozenset[str] = frozenset()
+    # The keys of a pool's section that only this provider has. AWS and Google Cloud have Determined's.
+    settings: "type[BaseModel] | None" = None
+    # Options of the agent on every machine: by `identity` it proves the machine.
+    agent_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_AWS = Catalog(
+    "aws",
+    lru_cache(catalog_aws.types),
+    catalog_aws.REGIONS,
+    # Zones as the clouds name them: us-east-1a, us-west-2-lax-1a; us-central1-a.
+    re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d)?[a-z]"),
+    "us-east-1a",
+    catalog_aws.SPOT_RATIO,
+    agent_options={"identity": "aws"},
+)
+_GCP = Catalog(
+    "gcp",
+    lru_cache(catalog_gcp.types),
+    catalog_gcp.REGIONS,
     # AI zones are named like us-central1-ai1a.
-    "gcp": re.compile(r"([a-z]+-[a-z]+\d+)-(?:ai\d+)?[a-z]"),
-}
+    re.compile(r"([a-z]+-[a-z]+\d+)-(?:ai\d+)?[a-z]"),
+    "us-central1-a",
+    catalog_gcp.SPOT_RATIO,
+    catalog_gcp.SPOT_ONLY,
+    # Google Cloud switches a spot machine off 30 seconds after its notice, and the shutdown begins at once. Containers
+    # get most of this time; the agent uses the rest for its last reports.
+    agent_options={"identity": "gcp", "stop_grace": 20},
+)
+_CATALOGS = {catalog.provider: catalog for catalog in (_AWS, _GCP)}
+
+
+def register(catalog: Catalog) -> None:
+    """Add the catalog of a package. A process does this before it reads configurations. Raises ValueError."""
+    known = _CATALOGS.setdefault(catalog.provider, catalog)
+    if known is not catalog:
+        raise ValueError(f"there is already a catalog of provider {catalog.provider!r}")
+
+
+def catalog_of(provider: str) -> Catalog:
+    return _CATALOGS[provider]
+
+
+def agent_options(provider: str) -> Mapping[str, Any]:
+    """Return the options of agents on machines of a provider. A machine that no cloud rents has none."""
+    known = _CATALOGS.get(provider)
+    return known.agent_options if known else {}
+
+
+def providers() -> tuple[str, ...]:
+    """Return the names that the `type` of a pool's section may have."""
+    return tuple(_CATALOGS)
 
 
 class Unknown(ValueError):
@@ -41,9 +102,9 @@ class Priced:
 
     def price(self, region: str, capacity: Capacity) -> Decimal:
         """Return the approximate price of the type in a region, if no newer price is known."""
-        factors = _REGIONS[self.type.provider]
-        factor = Decimal(1) if self.is_exact else Decimal(factors[region])
-        ratio = _SPOT_RATIOS[self.type.provider] if capacity is Capacity.SPOT else Decimal(1)
+        catalog = _CATALOGS[self.type.provider]
+        factor = Decimal(1) if self.is_exact else Decimal(catalog.regions[region])
+        ratio = catalog.spot_ratio if capacity is Capacity.SPOT else Decimal(1)
         return (self.base_usd_hour * factor * ratio).quantize(Decimal("0.0001"))
 
 
@@ -69,7 +130,7 @@ def has_gpus(provider: str, name: str) -> bool:
 
 def is_spot_only(provider: str, name: str) -> bool:
     """Return whether the cloud rents a type as spot capacity only."""
-    return provider == "gcp" and name in catalog_gcp.SPOT_ONLY
+    return name in _CATALOGS[provider].spot_only
 
 
 def with_gpus(machine: Priced, gpu_type: str, count: int) -> Priced:
@@ -98,16 +159,19 @@ def adjusted(priced: Priced, slots: int, usd_hour: Decimal | None) -> Priced:
 
 def check_region(provider: str, region: str) -> None:
     """Raise Unknown for a region that the cloud does not have."""
-    if region not in _REGIONS[provider]:
-        raise _unknown(region, _REGIONS[provider], f"It must be a region of {provider}")
+    regions = _CATALOGS[provider].regions
+    if region not in regions:
+        raise _unknown(region, regions, f"It must be a region of {provider}")
 
 
 def region_of(provider: str, zone: str) -> str:
     """Return the region of a zone. Raises Unknown."""
-    match = _ZONES[provider].fullmatch(zone)
+    catalog = _CATALOGS[provider]
+    match = catalog.zone.fullmatch(zone)
     if match is None:
-        example = {"aws": "us-east-1a", "gcp": "us-central1-a"}[provider]
-        raise Unknown(f"{zone!r} is no zone of {provider}; zones are written like {example}")
+        raise Unknown(
+            f"{zone!r} is no zone of {provider}; zones are written like {catalog.zone_example}"
+        )
     check_region(provider, match[1])
     return match[1]
 
@@ -123,6 +187,5 @@ def _unknown(name: str, choices: Iterable[str], remedy: str) -> Unknown:
     return Unknown(f"{name!r} is unknown{guess} {remedy}")
 
 
-@lru_cache
-def _types(provider: str) -> dict[str, tuple[MachineType, Decimal]]:
-    return catalog_aws.types() if provider == "aws" else catalog_gcp.types()
+def _types(provider: str) -> Types:
+    return _CATALOGS[provider].types()

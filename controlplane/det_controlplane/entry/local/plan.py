@@ -13,6 +13,8 @@ from det_controlplane.core.config.text import load_yaml
 from det_controlplane.entry.local import certificate, own_database, rented
 from det_controlplane.entry.local.errors import NOT_FOUND, LocalError
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
+from det_controlplane.entry.providers import register_used
+from det_controlplane.entry.settings import BadSettings
 from det_controlplane.services.random_text import random_text
 
 AGENTS_KEY = "local_agents"
@@ -89,7 +91,9 @@ def agent_of(args: Any, default_name: str) -> LocalAgent:
 def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
     """Return the desired processes after `agent-up`."""
     desired = files.desired().with_agent(agent)
-    config = load_cluster(files.cluster_config.read_text("utf-8"))
+    raw = load_yaml(files.cluster_config.read_text("utf-8"), what="cluster configuration")
+    register_used(raw)
+    config = load_cluster(raw)
     _check_pools(desired, [p.pool_name for p in config.resource_pools])
     return desired
 
@@ -113,7 +117,12 @@ def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
         raise LocalError(f"cannot read {path}: {e.strerror}", NOT_FOUND) from e
     except OSError as e:
         raise BadPlan(f"cannot read {path}: {e.strerror}") from e
-    return dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}
+    raw = dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}
+    try:
+        register_used(raw)
+    except BadSettings as e:
+        raise BadPlan(f"{path}: {e}") from e
+    return raw
 
 
 def _complete_config(

@@ -28,6 +28,7 @@ from det_controlplane.entry.local.backup_archive import (
 )
 from det_controlplane.entry.local.errors import CONFLICT, NOT_FOUND, LocalError
 from det_controlplane.entry.local.files import RESTORE, Desired, LocalFiles, default_folder
+from det_controlplane.entry.providers import register_used
 
 
 def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Say) -> None:
@@ -211,7 +212,9 @@ def _remarks(manifest: Manifest, target: LocalFiles) -> Iterator[str]:
             f"warning: the original cluster runs in {original.folder}. This copy has the same id, users and tokens,"
             " goes on with the experiments that were active in the backup, and sends messages to the same webhooks"
         )
-    pool_names = [p.pool_name for p in load_cluster(_text(target)).resource_pools if p.sections]
+    raw = load_yaml(_text(target), what="cluster configuration")
+    register_used(raw)
+    pool_names = [p.pool_name for p in load_cluster(raw).resource_pools if p.sections]
     if pool_names:
         yield (
             f"warning: pool {', '.join(pool_names)} rents machines. Start this cluster only if the original is down for"

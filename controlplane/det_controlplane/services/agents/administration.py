@@ -72,7 +72,8 @@ def _pool(ctx: Context, pool: Pool, use: PoolUse) -> dict[str, Any]:
     scheduler = pool.scheduler
     limit = pool.max_aux_containers_per_agent
     provider = pool.provider
-    kind = provider.type.upper() if provider else "STATIC"
+    # Determined's API has no name for other clouds.
+    kind = provider.type.upper() if provider and provider.type in ("aws", "gcp") else "STATIC"
     return {
         "name": pool.pool_name, "description": pool.description, "type": f"RESOURCE_POOL_TYPE_{kind}",
         "numAgents": use.agents, "slotsAvailable": use.slots, "slotsUsed": use.used,

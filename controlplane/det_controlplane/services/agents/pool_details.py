@@ -32,11 +32,14 @@ def of_machines(pool: Pool) -> dict[str, Any]:
 
 
 def details(pool: Pool) -> dict[str, Any]:
-    """Return the parts of a pool's details about each cloud, from the cloud's first section."""
+    """Return the parts of a pool's details about each cloud, from the cloud's first section.
+
+    Determined's API has fields for AWS and Google Cloud only."""
     parts: dict[str, Any] = {"aws": None, "gcp": None}
     details_of = {"aws": _aws, "gcp": _gcp}
     for section in reversed(pool.sections):
-        parts[section.provider] = details_of[section.provider](section)
+        if section.provider in details_of:
+            parts[section.provider] = details_of[section.provider](section)
     return parts
 
 

@@ -15,31 +15,29 @@ WHEELS = "/agents/v1/wheel"
 CONSTRAINTS = "constraints.txt"
 
 
-def user_data(ctx: Context, requested: Requested) -> str:
-    """Return the script that makes the requested machine an agent of its pool."""
+def of_machine(ctx: Context, requested: Requested) -> boot.Boot:
+    """Return the facts that the requested machine needs to become an agent of its pool."""
     settings = ctx.config.section_settings(requested.pool, requested.section)
     master_url = str(settings.get("master_url") or ctx.host.public_url)
     chosen = settings.get("agent_package")
     own = _wheel_address(ctx, master_url)
     package = chosen or own
     contents = settings.get("agent_config_file_contents")
-    return boot.user_data(
-        boot.Boot(
-            cluster_id=ctx.cluster_id,
-            master_url=master_url,
-            pool=requested.pool,
-            provider=requested.provider,
-            package=str(package or boot.DEFAULT_PACKAGE),
-            constraints="" if chosen else _constraints_address(ctx, master_url),
-            libraries=boot.AGENT_LIBRARIES if own and not chosen else (),
-            startup_script=str(settings.get("startup_script") or ""),
-            last_script=str(settings.get("container_startup_script") or ""),
-            images=tuple(settings.get("pull_images") or ()),
-            agent_config=contents if isinstance(contents, dict) else {},
-            aws_role_arn=str(settings.get("aws_role_arn") or ""),
-            google_credentials=settings.get("google_credentials") or {},
-            has_gpus=_has_gpus(requested, settings),
-        )
+    return boot.Boot(
+        cluster_id=ctx.cluster_id,
+        master_url=master_url,
+        pool=requested.pool,
+        provider=requested.provider,
+        package=str(package or boot.DEFAULT_PACKAGE),
+        constraints="" if chosen else _constraints_address(ctx, master_url),
+        libraries=boot.AGENT_LIBRARIES if own and not chosen else (),
+        startup_script=str(settings.get("startup_script") or ""),
+        last_script=str(settings.get("container_startup_script") or ""),
+        images=tuple(settings.get("pull_images") or ()),
+        agent_config=contents if isinstance(contents, dict) else {},
+        aws_role_arn=str(settings.get("aws_role_arn") or ""),
+        google_credentials=settings.get("google_credentials") or {},
+        has_gpus=_has_gpus(requested, settings),
     )
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.provision.boot import agent_options, user_data
 from det_controlplane.core.provision.cooldown import after_success
 from det_controlplane.core.provision.gang import Gang
 from det_controlplane.core.provision.model import RefusalKind
@@ -180,7 +181,7 @@ def _withdraw(ctx: Context, requested: Requested) -> None:
 
 
 def _request(ctx: Context, requested: Requested) -> LaunchRequest:
-    gang = gangs.of_request(ctx, requested)
+    gang, facts = gangs.of_request(ctx, requested), boot.of_machine(ctx, requested)
     return LaunchRequest(
         cluster_id=ctx.cluster_id,
         pool=requested.pool,
@@ -189,7 +190,8 @@ def _request(ctx: Context, requested: Requested) -> LaunchRequest:
         offers=gang.ordered(requested.offers) if gang else requested.offers,
         gang=gang,
         settings=ctx.config.section_settings(requested.pool, requested.section),
-        user_data=boot.user_data(ctx, requested),
+        user_data=user_data(facts),
+        agent_options=agent_options(facts),
     )
 
 
