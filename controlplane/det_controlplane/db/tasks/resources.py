@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 
@@ -71,6 +71,10 @@ _THIN = text(f"""
     SELECT m.container_id, m.started_at, m.seconds, {", ".join(f"m.{name}" for name in VALUES)}, g.gpus, true
     FROM merged m LEFT JOIN gpu_sets g ON g.container_id = m.container_id AND g.part = m.part
 """)
+_DUE = text("""
+    SELECT EXISTS (SELECT FROM resource_samples WHERE NOT coarse AND started_at < :merge_before) AS merge,
+        EXISTS (SELECT FROM resource_samples WHERE coarse AND started_at < cast(:delete_before AS timestamptz)) AS delete
+""")
 _DELETE_OLD = text(f"""
     DELETE FROM resource_samples WHERE (container_id, started_at) IN (
         SELECT container_id, started_at FROM resource_samples WHERE coarse AND started_at < :before
@@ -104,6 +108,19 @@ def of_task(db: Database, task_id: str, since: datetime | None, most: int) -> li
     """Return the samples of a task by agent and time. Long spans are merged to about `most` samples an agent."""
     rows = db.read(_OF_TASK, {"task_id": task_id, "since": since, "most": most})
     return [UsageRow(**row._mapping) for row in rows]
+
+
+class Due(NamedTuple):
+    """The kinds of old samples that a table has."""
+
+    merge: bool
+    delete: bool
+
+
+def due(tx: Tx, merge_before: datetime, delete_before: datetime | None) -> Due:
+    """Return whether samples are old enough to be merged, and whether merged ones are old enough to be deleted."""
+    times = {"merge_before": merge_before, "delete_before": delete_before}
+    return Due(*tx.execute(_DUE, times).one())
 
 
 def thin(tx: Tx, before: datetime) -> bool:

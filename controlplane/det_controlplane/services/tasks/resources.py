@@ -128,13 +128,18 @@ def _points(row: UsageRow) -> Iterator[tuple[_Key, _Point]]:
 
 def thin(ctx: Context) -> bool:
     """Merge samples that are older than a day, and delete those after their retention. Return whether more are due."""
-    now = ctx.now()
+    now, days = ctx.now(), ctx.config.retention_policy.resource_retention_days
     whole_s = (now - FINE_FOR).timestamp() // COARSE_S * COARSE_S
-    with ctx.db.begin() as tx:
-        more = resources.thin(tx, datetime.fromtimestamp(whole_s, timezone.utc))
-    days = ctx.config.retention_policy.resource_retention_days
-    if days >= 0:
+    merge_before = datetime.fromtimestamp(whole_s, timezone.utc)
+    # A sample is merged before it is deleted.
+    delete_before = now - max(timedelta(days=days), FINE_FOR) if days >= 0 else None
+    more = False
+    with ctx.db.autocommit() as tx:  # nearly all ticks find nothing
+        due = resources.due(tx, merge_before, delete_before)
+    if due.merge:
         with ctx.db.begin() as tx:
-            # A sample is merged before it is deleted.
-            more |= resources.delete_old(tx, now - max(timedelta(days=days), FINE_FOR))
+            more = resources.thin(tx, merge_before)
+    if due.delete and delete_before is not None:
+        with ctx.db.begin() as tx:
+            more |= resources.delete_old(tx, delete_before)
     return more
