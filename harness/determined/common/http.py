@@ -18,6 +18,8 @@ from determined.common.failures import Failure
 
 log = logging.getLogger(__name__)
 
+# The name under which the headers of a response have the number of lost responses before it.
+_LOST = "determined-lost-responses"
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
 _SILENT_S = 3.0  # longer waits are logged
@@ -37,6 +39,8 @@ class APIError(RequestFailed):
         self.status = status
         self.message = message
         self.retry_after_s = 0.0
+        # The response to an earlier try of the same request was lost, so the server may have executed it already.
+        self.after_lost_response = False
 
 
 class UnauthenticatedError(APIError):
@@ -234,6 +238,9 @@ class Session:
         if status >= 300:
             error = error_from(status, payload)
             error.retry_after_s = pause_asked(response_headers.get("retry-after"))
+            error.after_lost_response = _LOST in response_headers
+            if method == "DELETE" and status == 404 and error.after_lost_response:
+                return None  # the earlier try deleted it
             raise error
         try:
             return json.loads(payload) if payload else None
@@ -259,7 +266,7 @@ class Session:
         target = _target(path, params)
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        last, paused_s, attempt = "", 0.0, 0
+        last, paused_s, attempt, lost = "", 0.0, 0, 0
         while attempt <= self.retries:
             pause_s = next(next_pause)
             try:
@@ -272,6 +279,7 @@ class Session:
                 raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
                 last = in_words(e)
+                lost += not isinstance(e, (ConnectionRefusedError, socket.gaierror))
                 if self._absence is not None and _is_away(e):
                     self._absence.note(self.base_url, last)
                     time.sleep(pause_s)
@@ -285,7 +293,10 @@ class Session:
                 if response_headers.get("content-encoding") == "gzip":
                     payload = gzip.decompress(payload)
                 if response.status not in RETRY_STATUSES or attempt == self.retries:
+                    if lost:
+                        response_headers[_LOST] = str(lost)
                     return response.status, response_headers, payload
+                lost += response.status in (502, 504)  # the server behind the proxy may have acted
                 last = str(error_from(response.status, payload))[:_LONGEST_EXCERPT]
                 pause_s = max(pause_s, pause_asked(response_headers.get("retry-after")))
             if attempt < self.retries:

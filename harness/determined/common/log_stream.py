@@ -5,7 +5,14 @@ from collections import deque
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
-from determined.common.http import MasterUnreachableError, Session
+from determined.common.connections import pauses
+from determined.common.http import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MasterUnreachableError,
+    Session,
+    UntrustedMasterError,
+)
 from determined.common.times import parsed, written
 
 _REOPEN_AFTER_S = 1.0
@@ -33,8 +40,19 @@ def fetch(session: Session, path: str, filters: Filters) -> Iterator[Line]:
 
 
 def head(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
-    """Return the first lines. A limit of 0 means no limit, so at least one line is requested and then dropped."""
-    return list(fetch(session, path, {**filters, "limit": max(count, 1)}))[:count]
+    """Return the first lines. A lost connection is retried.
+
+    A limit of 0 means no limit, so at least one line is requested and then dropped."""
+    wanted = {**filters, "limit": max(count, 1)}
+    pause_s = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    for _ in range(session.retries):
+        try:
+            return list(fetch(session, path, wanted))[:count]
+        except UntrustedMasterError:
+            raise
+        except MasterUnreachableError:
+            time.sleep(next(pause_s))
+    return list(fetch(session, path, wanted))[:count]
 
 
 def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line]:

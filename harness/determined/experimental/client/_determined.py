@@ -13,6 +13,7 @@ from determined.common.token_store import TokenStore
 from determined.experimental.client import _metrics as metrics
 from determined.experimental.client import _submission as submission
 from determined.experimental.client._checkpoint import Checkpoint
+from determined.experimental.client._creation import create
 from determined.experimental.client._enums import (
     ExperimentSortBy,
     ExperimentState,
@@ -20,6 +21,7 @@ from determined.experimental.client._enums import (
     OrderBy,
 )
 from determined.experimental.client._experiment import Experiment, Trial
+from determined.experimental.client._lookup import workspace_by_name
 from determined.experimental.client._model import Model, model_path
 from determined.experimental.client._user import User
 from determined.experimental.client._workspace import Workspace
@@ -49,9 +51,6 @@ class Determined:
         )
         self._store = TokenStore(address)
         self._session: SignedIn = sign_in(anonymous, self._store, username=user, password=password)
-
-    def _create(self, path: str, body: Dict[str, Any], key: str) -> Dict[str, Any]:
-        return dict(self._session.post(V1 + path, body)[key])
 
     def create_experiment(
         self,
@@ -126,12 +125,15 @@ class Determined:
             "labels": labels or [],
             "workspaceName": workspace_name,
         }
-        return Model._from_json(self._session, self._create("/models", body, "model"))
+        raw = create(self._session, f"{V1}/models", body, "model", lambda: self._raw_model(name))
+        return Model._from_json(self._session, raw)
 
     def get_model(self, identifier: Union[str, int]) -> Model:
         """Return the model with this name or id."""
-        raw = self._session.get(V1 + model_path(str(identifier)))["model"]
-        return Model._from_json(self._session, raw)
+        return Model._from_json(self._session, self._raw_model(str(identifier)))
+
+    def _raw_model(self, identifier: str) -> Dict[str, Any]:
+        return dict(self._session.get(V1 + model_path(identifier))["model"])
 
     def get_model_by_id(self, model_id: int) -> Model:
         return self.get_model(model_id)
@@ -170,7 +172,8 @@ class Determined:
     ) -> User:
         user = {"username": username, "admin": admin, "active": True, "remote": remote}
         body = {"user": user, "password": salt_password(password or ""), "isHashed": True}
-        return User._from_json(self._session, self._create("/users", body, "user"))
+        raw = create(self._session, f"{V1}/users", body, "user", lambda: self._raw_user(username))
+        return User._from_json(self._session, raw)
 
     def get_user_by_id(self, user_id: int) -> User:
         user = User(user_id, self._session)
@@ -178,8 +181,10 @@ class Determined:
         return user
 
     def get_user_by_name(self, user_name: str) -> User:
-        raw = self._session.get(f"{V1}/users/{user_name}/by-username")["user"]
-        return User._from_json(self._session, raw)
+        return User._from_json(self._session, self._raw_user(user_name))
+
+    def _raw_user(self, user_name: str) -> Dict[str, Any]:
+        return dict(self._session.get(f"{V1}/users/{user_name}/by-username")["user"])
 
     def list_users(self, active: Optional[bool] = None) -> List[User]:
         rows = pages(self._session, "/users", "users", {"active": active})
@@ -209,7 +214,13 @@ class Determined:
         return [Workspace._from_json(self._session, row) for row in rows]
 
     def create_workspace(self, name: str) -> Workspace:
-        raw = self._create("/workspaces", {"name": name}, "workspace")
+        raw = create(
+            self._session,
+            f"{V1}/workspaces",
+            {"name": name},
+            "workspace",
+            lambda: workspace_by_name(self._session, name),
+        )
         return Workspace._from_json(self._session, raw)
 
     def delete_workspace(self, name: str) -> None:

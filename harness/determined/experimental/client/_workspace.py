@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Optional
 
 from determined.common.http import Session
 from determined.common.pages import V1, pages
+from determined.experimental.client._creation import create
 from determined.experimental.client._experiment import Experiment
 from determined.experimental.client._lookup import project_by_name, workspace_by_name
 from determined.experimental.client._resource import Archivable, Resource
@@ -131,7 +132,13 @@ class Workspace(Resource):
 
     def create_project(self, name: str, description: Optional[str] = None) -> Project:
         body = {"name": name, "workspaceId": self.id, "description": description or ""}
-        raw = self._session.post(f"{V1}/workspaces/{self.id}/projects", body)["project"]
+        raw = create(
+            self._session,
+            f"{V1}/workspaces/{self.id}/projects",
+            body,
+            "project",
+            lambda: project_by_name(self._session, self.id, self.name, name),
+        )
         return Project._from_json(self._session, raw)
 
     def delete_project(self, name: str) -> None:
