@@ -34,7 +34,9 @@ def exposition(ctx: Context) -> str:
     with ctx.db.begin() as tx:
         metrics = [
             *_relations(tx),
+            *_control_plane(ctx, tx),
             *_slots(tx),
+            *_work(ctx, tx),
             *_machines(ctx, tx),
             *_budgets(ctx, tx),
             *_starts(ctx, tx),
@@ -103,6 +105,42 @@ def _slots(tx: Tx) -> Iterator[Gauge]:
     yield Gauge("det_queued_slots", "Slots that are waited for.", _by_pool(queued, "slots"))
 
 
+def _control_plane(ctx: Context, tx: Tx) -> Iterator[Gauge]:
+    ticks, lines = gauges.ticks(tx, ctx.now()), gauges.log_lines(tx, ctx.now())
+    if ticks.age_s is not None:
+        age_s = float(ticks.age_s)
+        yield Gauge("det_tick_age_seconds", "Time since the last tick.", [({}, age_s)])
+    yield Gauge(
+        "det_tick_due",
+        "1: there is work or a machine, so ticks must run.",
+        [({}, int(ticks.are_due))],
+    )
+    overdue_s = max(0.0, float(ticks.overdue_s or 0))
+    yield Gauge(
+        "det_outbox_overdue_seconds", "Delay of the effect that is due first.", [({}, overdue_s)]
+    )
+    yield Gauge(
+        "det_log_lines", "Warnings and errors of the control plane in the last five minutes.",
+        [({"level": level}, lines.get(level, 0)) for level in ("WARNING", "ERROR", "CRITICAL")],
+    )  # fmt: skip
+
+
+def _work(ctx: Context, tx: Tx) -> Iterator[Gauge]:
+    agents = [
+        ({"pool": row["pool"], "state": row["state"]}, row["agents"])
+        for row in gauges.states_of_agents(tx)
+    ]
+    yield Gauge("det_agents", "Agents by state.", agents)
+    rows = gauges.allocations(tx, ctx.now())
+    yield Gauge(
+        "det_running_allocations", "Allocations that have slots.", _by_pool(rows, "running")
+    )
+    queued = [row for row in rows if row["oldest_s"] is not None]
+    yield Gauge(
+        "det_queued_oldest_seconds", "Wait of the oldest queued allocation.", _by_pool(queued, "oldest_s")
+    )  # fmt: skip
+
+
 def _starts(ctx: Context, tx: Tx) -> Iterator[Gauge]:
     """Return the lengths and costs of the phases of starts in each pool."""
     seconds, usd = [], []
@@ -128,6 +166,17 @@ def _machines(ctx: Context, tx: Tx) -> Iterator[Gauge]:
     yield Gauge(
         "det_instances_usd_per_hour", "Price of the rented machines.",
         [(labels, row["usd_hour"]) for labels, row in of],
+    )  # fmt: skip
+    yield Gauge(
+        "det_instances_oldest_seconds", "Longest time of a rented machine in a state.",
+        [
+            ({name: row[name] for name in ("pool", "provider", "state")}, row["oldest_s"])
+            for row in gauges.ages_of_machines(tx, ctx.now())
+        ],
+    )  # fmt: skip
+    yield Gauge(
+        "det_instances_unjoined", "Machines that ended in the last hour and never joined.",
+        _by_pool(gauges.unjoined(tx, ctx.now()), "machines"),
     )  # fmt: skip
     pools = costs.by_pool(tx, span(ctx)) if ctx.config.rents else []
     spent = [({"pool": p.name}, p) for p in pools]
