@@ -51,6 +51,7 @@ PACKAGES: dict[str, frozenset[str]] = {
             "det_controlplane.core.documents",
             "det_controlplane.core.patterns",
             "det_controlplane.core.relay_frames",
+            "det_controlplane.core.json_log",
             # The addresses of data sets, and the order in which caches delete them.
             "det_controlplane.core.datasets",
             # Both ends of the relay count and order bytes alike.

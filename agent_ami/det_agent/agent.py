@@ -17,6 +17,7 @@ from determined.common.connections import Connections
 from determined.common.http import Session
 
 from det_agent import other_cloud
+from det_agent.boot_spans import BootSpans
 from det_agent.client import ControlPlane
 from det_agent.containers import ContainerDependencies, Containers
 from det_agent.data_cache import DataCache
@@ -312,6 +313,7 @@ class Agent:
             data=self._data,
             flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
             replicas=self._replicas,
+            boot=BootSpans(self._settings.agent_id),
             keep_exited=self._settings.keep_exited,
         )
 

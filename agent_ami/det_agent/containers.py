@@ -15,8 +15,11 @@ from det_controlplane.core.agent_protocol import (
     Directive,
     Failure,
 )
+from det_controlplane.core.json_log import log_ids
 from determined.common.exit_status import AGENT_AWAY
+from determined.common.otlp import trace_id_of
 
+from det_agent.boot_spans import BootSpans
 from det_agent.data_sets import NO_DATA_SETS, DataSets, NoDataSets, StoreDown
 from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
@@ -75,6 +78,7 @@ class ContainerDependencies:
     flush_logs: Callable[[], bool]
     replicas: Replicas
     data: DataSets | NoDataSets = NO_DATA_SETS
+    boot: BootSpans = field(default_factory=lambda: BootSpans(""))
     keep_exited: bool = False
 
 
@@ -190,6 +194,12 @@ class Containers:
 
     def _run_to_end(self, life: Callable[[_Container], None], container: _Container) -> None:
         """Run a container to its end. Every error is reported as an exit, so that the slots become free."""
+        key, trace = container.key, container.spec and container.spec.trace
+        ids = {"container_id": key.id, "allocation_id": key.allocation_id, "task_id": key.task_id}
+        with log_ids(**ids, trace_id=trace and trace_id_of(trace.traceparent)):
+            self._run_life(life, container)
+
+    def _run_life(self, life: Callable[[_Container], None], container: _Container) -> None:
         try:
             life(container)
         except Exception as e:
@@ -229,6 +239,7 @@ class Containers:
             self._watch(container)
 
     def _begin(self, container: _Container, spec: ContainerSpec) -> None:
+        self._agent.boot.send(spec)
         self._move(container, "pulling")
         self._agent.runtime.prepare(
             spec, lambda text: self._log_line(container, text), container.kill_asked.is_set

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.interface import PRODUCT_VERSION
+from det_controlplane.core.json_log import JSON, JsonLines
 
 from det_agent.agent import Agent
 from det_agent.loop import AgentReplaced, ControlPlaneSilent
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_OK
     try:
         settings = load(arguments, os.environ)
-        _set_up_log(settings.log_level)
+        _set_up_log(settings)
         agent = Agent(settings, _notices(settings))
     except (BadSettings, SlotsUnavailable, StartFailed, OSError) as e:
         print(f"det-agent: {e}", file=sys.stderr)
@@ -126,12 +127,17 @@ def _run(agent: Agent) -> int:
     return EXIT_OK
 
 
-def _set_up_log(level: str) -> None:
+def _set_up_log(settings: Settings) -> None:
+    level = settings.log_level
     names = {"trace": logging.DEBUG, "debug": logging.DEBUG, "warning": logging.WARNING}
     log_level = names.get(level.lower(), logging.ERROR if level == "error" else logging.INFO)
     logging.basicConfig(
         level=log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    if settings.log_format == JSON:
+        ids = {"agent_id": settings.agent_id, "pool": settings.resource_pool}
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines(ids))
     for chatty in ("urllib3", "docker"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

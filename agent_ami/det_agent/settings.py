@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import yaml
+from det_controlplane.core.json_log import FORMATS
 
 
 class BadSettings(Exception):
@@ -168,6 +169,11 @@ OPTIONS = (
         "limit of a task's log, after a burst of one minute (1048576)",
     ),
     Option("log.level", "info", "trace, debug, info (default), warning or error"),
+    Option(
+        "log.format",
+        "text",
+        "text (default), or json: one JSON object on each line, with ids and trace ids",
+    ),
     Option("log.color", True, "accepted, without effect"),
     Option("debug", False, "same as log.level debug"),
     Option("agent_reconnect_attempts", 5, "accepted, without effect: the agent always reconnects"),
@@ -212,6 +218,7 @@ class Settings:
     log_lines_s: float
     log_bytes_s: float
     log_level: str
+    log_format: str
     proxies: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -317,6 +324,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
     _one_of("container_credentials", v["container_credentials"], ("machine", "none"))
     _one_of("on_rebalance", v["on_rebalance"], ("leave", "stay"))
     _one_of("on_stop", v["on_stop"], ("leave", "kill"))
+    _one_of("log.format", v["log_format"], FORMATS)
     proxies = {n: v[n] for n in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy") if v[n]}
     return Settings(
         master_url=_master_url(v),
@@ -353,6 +361,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         log_lines_s=v["log_lines_per_second"],
         log_bytes_s=v["log_bytes_per_second"],
         log_level="debug" if v["debug"] else v["log_level"],
+        log_format=v["log_format"],
         proxies=proxies | {n.upper(): value for n, value in proxies.items()},
     )
 

@@ -57,7 +57,7 @@ def series(
         admin, user = cluster.api.signed_in("admin"), cluster.api.signed_in("determined")
         budget = {"scope": "pool", "of": "default", "limitUsd": "100", "period": "month"}
         admin.done("PUT", "/api/v1/budgets", budget)
-        pages = []
+        pages: list[str] = []
 
         def scrape() -> None:
             pages.extend(admin.ask("GET", page).body.decode() for page in PAGES)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SDKS = {"boto3", "botocore", "s3transfer", "google.auth", "google.cloud", "grpc"}
+SDKS = {"boto3", "botocore", "s3transfer", "google.auth", "google.cloud", "grpc", "opentelemetry"}
 # A sign-in, an agent that joins, and an agent's poll. Nearly all requests are polls.
 SERVE = """
 import json, sys
@@ -28,7 +28,7 @@ POOLS = [
 ]
 
 
-def test_api_requests_import_no_cloud_sdk(
+def test_api_requests_import_neither_cloud_sdks_nor_opentelemetry(
     environment: Mapping[str, str],
 ) -> None:
     config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "resource_pools": POOLS}

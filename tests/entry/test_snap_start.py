@@ -36,6 +36,14 @@ def test_snapshot_contains_every_route(environment: dict[str, str]) -> None:
     assert {name for name in routes.module_names() if name not in modules} == set()
 
 
+def test_snapshot_contains_opentelemetry_if_telemetry_is_on(environment: dict[str, str]) -> None:
+    kind = {"AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
+    telemetry = {"telemetry": {"otel_enabled": True, "otel_endpoint": "http://127.0.0.1:1"}}
+    on = {"DET_CLUSTER_CONFIG": json.dumps(telemetry)}
+    assert "opentelemetry.sdk.trace" in loaded({**environment, **kind, **on})
+    assert "opentelemetry" not in loaded({**environment, **kind})
+
+
 def test_function_without_a_snapshot_loads_modules_on_demand(
     environment: dict[str, str],
 ) -> None:

@@ -10,6 +10,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request
 from det_controlplane.api.router import Access, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.ports.spans import Spans
 from det_controlplane.services.context import Context, Host, RandomValues
 
 Handler = Callable[[Context, Request], Answer]
@@ -24,6 +25,8 @@ class HostContext:
     random: RandomValues = field(
         default_factory=lambda: RandomValues(uuid=lambda: uuid.UUID(int=7))
     )
+
+    spans: Spans | None = None
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=timezone.utc)

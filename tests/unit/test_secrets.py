@@ -61,6 +61,7 @@ def test_redacted_configuration_contains_no_secrets(config: Any) -> None:
         {"task_container_defaults": ({"registry_auth": {"identitytoken": "x"}},)},
         {"data": {"secrets": ["x"]}},
         {"data": {"apiKey": "x"}},
+        {"telemetry": {"otel_headers": {"x-team": "x"}}},
         {"checkpoint_storage": {"connection_string": "x"}},
         {"data": {"url": "postgres://ada:x@db.example/x"}},
         {"environment": {"environment_variables": ["NCCL_TOKEN=x"]}},

@@ -13,6 +13,7 @@ from determined.common import context_upload, log_stream, tunnel
 from determined.common.context import Context, collect
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
+from determined.common.otlp import caller_headers
 
 from det_cli import config_file, local_test
 from det_cli.actions import budgets, dry_run, prices, wait_report
@@ -65,8 +66,8 @@ def create(args: argparse.Namespace) -> int:
         body["config"] = _one_batch_config(session, body)
     body.update(context_upload.send(session, context, _show_progress))
     # If the response is lost, the retried request returns the experiment that the first one created.
-    idempotency = {"Idempotency-Key": str(uuid.uuid4())}
-    response = session.post(V1 + "/experiments", body, headers=idempotency)
+    headers = {"Idempotency-Key": str(uuid.uuid4()), **caller_headers()}
+    response = session.post(V1 + "/experiments", body, headers=headers)
     _say_if_without_files(context, response)
     if args.max_cost is not None:
         _say_if_free(session, args, response.get("config") or {})
@@ -183,7 +184,8 @@ def continue_trial(args: argparse.Namespace) -> int:
         "config": json.dumps(_config_of_trial(experiment["config"], trial)),
         "parentId": experiment["id"], "projectId": experiment["projectId"], "activate": True,
     }  # fmt: skip
-    id = session.post(V1 + "/experiments", body)["experiment"]["id"]
+    response = session.post(V1 + "/experiments", body, headers=caller_headers())
+    id = response["experiment"]["id"]
     print(f"Created experiment {id}, which continues trial {args.trial_id}", flush=True)
     return _follow(session, id) if args.follow_first_trial else OK
 

@@ -7,6 +7,7 @@ from typing import Any
 from determined.common import context_upload
 from determined.common.http import ConflictError, Session
 from determined.common.log_stream import TERMINAL
+from determined.common.otlp import caller_headers
 from determined.common.pages import V1
 
 from det_cli.actions import budgets, dry_run
@@ -74,7 +75,9 @@ class Writer:
             body["projectId"] = plan.project_id
         body.update(context_upload.send(self._session, context))
         answer = self._session.post(
-            f"{V1}/experiments", body, headers={"Idempotency-Key": plan.token}
+            f"{V1}/experiments",
+            body,
+            headers={"Idempotency-Key": plan.token, **caller_headers()},
         )
         id = int(answer["experiment"]["id"])
         # The experiment is paused until its budget exists.

@@ -263,10 +263,13 @@ class AwsDeployment(Deployment):
             files[GOOGLE_FILE] = google
         try:
             more: dict[str, Any] = {"google": google is not None, "relay": self._has_relay()}
+            more["telemetry"] = bool((self.config().get("telemetry") or {}).get("otel_enabled"))
             more |= {name: self._spec.variables.get(name) for name in ("architecture", "runtime")}
             return packaging.build(
                 folder, files, **{name: value for name, value in more.items() if value}
             )
+        except ModuleNotFoundError as e:
+            raise extras.missing(e.name, "telemetry") from e
         except packaging.PackagingFailed as e:
             raise CommandError(str(e)) from e
 

@@ -76,8 +76,9 @@ def _start(start: Mapping[str, Any]) -> str:
         if phase["seconds"] >= 1
     ]
     until = "" if start["isComplete"] else " so far"
+    trace = f" (trace {start['traceId']})" if start.get("traceId") else ""
     price = f" and {money(cost)}" if cost else ""
-    return f"{charts.span(total)}{price}{until}{': ' if parts else ''}{', '.join(parts)}"
+    return f"{charts.span(total)}{price}{until}{': ' if parts else ''}{', '.join(parts)}{trace}"
 
 
 def _next_steps(trial: Trial, reasons: "tuple[Reason, ...]") -> Iterator[tuple[str, str]]:

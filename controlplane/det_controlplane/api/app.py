@@ -16,6 +16,7 @@ from det_controlplane.api.http import (
     bearer_token,
 )
 from det_controlplane.api.router import Access, Match, Route, Router
+from det_controlplane.core.json_log import enter_ids, leave_ids
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine.errors import (
     WAKING_S,
@@ -64,6 +65,13 @@ class App:
         self.router = router
 
     def handle(self, request: Request) -> Answer:
+        ids = enter_ids(request.log_ids)
+        try:
+            return self._handle(request)
+        finally:
+            leave_ids(ids)
+
+    def _handle(self, request: Request) -> Answer:
         try:
             route = self._routed(request)
             authorization.authorize(self.ctx, route, request)
@@ -197,7 +205,7 @@ class App:
         """Return the route of a request, which then has the parameters of its path."""
         match = self.router.match(request.method, request.path)
         if isinstance(match, Match):
-            request.params = match.params
+            request.params, request.route = match.params, match.route.path
             return match.route
         if match:
             raise errors.Unimplemented(

@@ -1,5 +1,6 @@
 """Experiments: create, look at, steer, take up again, move."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from det_controlplane.api.answers import Checkpoints, Experiments, OneExperiment, Trials
@@ -45,6 +46,7 @@ from det_controlplane.core.people.permissions import (
     require,
 )
 from det_controlplane.core.people.roles import Right
+from det_controlplane.core.trace_context import TRACEPARENT
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (
     actions,
@@ -62,7 +64,8 @@ _DELETION_WAIT_S = 50.0
 
 
 def create(ctx: Context, request: Request, body: NewExperiment) -> Answer:
-    return _creation_answer(creation.create(ctx, user_of(request), _submission(request, body)))
+    submission = replace(_submission(request, body), received_at=ctx.now())
+    return _creation_answer(creation.create(ctx, user_of(request), submission))
 
 
 def put_external(ctx: Context, request: Request, body: NewExperiment) -> Answer:
@@ -96,6 +99,7 @@ def _submission(
         validate_only=body.validate_only,
         external_id=external_id,
         idempotency_key=request_key(request),
+        traceparent=request.headers.get(TRACEPARENT, ""),
     )
 
 

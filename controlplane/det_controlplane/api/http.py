@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,16 @@ STRANGERS_BODY = 64 * 1024  # for unauthenticated callers
 MAX_BODY = 130 * 1024 * 1024  # the limit of the stock client: 95 MiB of files in base64
 REPORT_BODY = 16 * 1024 * 1024  # for programs: reports, logs, data of all-gathers
 FORM_BODY = 1024 * 1024  # of everything else
+# The ids that log lines have, by the segment of a path before an id.
+_LOG_IDS = {
+    "experiments": "experiment_id",
+    "trials": "trial_id",
+    "tasks": "task_id",
+    "allocations": "allocation_id",
+    "containers": "container_id",
+    "agents": "agent_id",
+    "instances": "machine_id",
+}
 
 
 @dataclass(slots=True)
@@ -44,6 +54,19 @@ class Request:
     noted: Callable[[Mapping[str, Any]], None] | None = None  # called with each body that is read
     # Values that a handler keeps between the calls of one long poll.
     kept: dict[str, str] = field(default_factory=dict)
+    trace_id: str = ""  # of log lines and spans
+    route: str = ""  # the path of its route, once that is known
+
+    def log_ids(self) -> Mapping[str, object]:
+        """Return the ids of the log lines of this request."""
+        ids: dict[str, object] = {"request_id": self.trace_id, "trace_id": self.trace_id}
+        if self.principal is not None:
+            ids |= self.principal.log_ids()
+        parts = self.route.split("/")
+        for before, part in pairwise(parts):
+            if part.startswith("{") and before in _LOG_IDS:
+                ids[_LOG_IDS[before]] = self.params.get(part.strip("{}"), "")
+        return ids
 
     def json(self) -> dict[str, Any]:
         """Return the body as an object; an absent body is an empty object."""

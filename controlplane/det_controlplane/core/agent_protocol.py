@@ -116,6 +116,15 @@ class TaskUser(Message):
 
 
 @dataclass(frozen=True)
+class TraceTarget(Message):
+    """The trace that the start of a container belongs to, and the collector of OTLP over HTTP that gets its spans."""
+
+    traceparent: str
+    endpoint: str = ""  # empty: the agent and the harness send no spans
+    is_rented: bool = False  # the boot of the machine belongs to the start
+
+
+@dataclass(frozen=True)
 class ContainerSpec(Message):
     """The specification by which an agent runs a container. The agent adds its own settings."""
 
@@ -147,6 +156,7 @@ class ContainerSpec(Message):
     data_sets: tuple[DataSetMount, ...] = _list_of(DataSetMount)
     user: TaskUser = field(default=TaskUser(), metadata={"of": TaskUser})
     replica_bytes: int = 0  # the agent gives the trial a directory in memory for so many bytes
+    trace: TraceTarget | None = field(default=None, metadata={"of": TraceTarget})
 
 
 @dataclass(frozen=True)

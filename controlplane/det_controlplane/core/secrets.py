@@ -122,8 +122,10 @@ def _mask_member(name: str, value: Any, path: Path, secrets: dict[Path, Secret])
         return value
     if name == _VARIABLES:
         return _shown_variables(value, path, secrets)
-    # The files of a task and the variables of a Kubernetes pod may contain any secret.
-    may_be_secret = name == "content_b64" or (name == "value" and "pod_spec" in path)
+    # The files of a task, headers of requests and the variables of a Kubernetes pod may contain any secret.
+    may_be_secret = name in ("content_b64", "otel_headers") or (
+        name == "value" and "pod_spec" in path
+    )
     if may_be_secret or _names_a_secret(name):
         return _hide(value, path, secrets)
     return _mask_secrets(value, path, secrets)

@@ -1,6 +1,7 @@
 """Put the control plane together from its settings."""
 
 import logging
+import os
 from pathlib import Path
 
 from det_controlplane.adapters import issuers, own_wheel
@@ -11,6 +12,7 @@ from det_controlplane.adapters.gcs_objects import GcsObjects
 from det_controlplane.adapters.issuer_answers import CachedIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.lambda_functions import LambdaCourier, LambdaIssuers
+from det_controlplane.adapters.otlp_spans import spans_of
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
@@ -78,6 +80,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         cipher=cipher_of(settings),
         checkpoint_files=ReachableCheckpoints(),
         courier=_courier(settings, config),
+        spans=spans_of(os.environ, config.telemetry),
         wheel=own_wheel.find(),
     )
 

@@ -45,11 +45,16 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
 
 
 def _tick(ctx: Context) -> float | None:
-    """Run a tick, then send the due messages of webhooks."""
+    """Run a tick, then send the due messages of webhooks and the traces of starts."""
     from det_controlplane.services.maintenance import tick
     from det_controlplane.services.webhooks import delivery
 
     due = [s for s in (tick.run(ctx), delivery.run(ctx)) if s is not None]
+    if ctx.spans is not None:
+        from det_controlplane.services.trials import start_traces
+
+        # The next tick sends later starts, so its due time does not keep this process awake.
+        start_traces.send_due(ctx)
     return min(due, default=None)
 
 

@@ -14,6 +14,7 @@ from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.courier import Courier, NoCourier
 from det_controlplane.ports.files import CheckpointFiles, ObjectStore
 from det_controlplane.ports.identity import IdentityVerifier, Issuers, TokenVerifier
+from det_controlplane.ports.spans import Spans
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.memory import ProcessMemory
@@ -84,6 +85,7 @@ class Context:
     checkpoint_files: CheckpointFiles | None = None
     wheel: OwnWheel | None = None  # the wheel for rented machines with images without an agent
     courier: Courier = field(default_factory=NoCourier)
+    spans: Spans | None = None  # None: telemetry is off
     now: Callable[[], datetime] = _utc_now
     random: RandomValues = field(default_factory=RandomValues)
     # Of the request that the context serves.

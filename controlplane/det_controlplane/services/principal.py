@@ -43,6 +43,15 @@ class User:
         """Return the key for limits of a process. All sessions and tasks of a user share it."""
         return f"user {self.id}"
 
+    def log_ids(self) -> dict[str, object]:
+        """Return the ids of the caller for log lines. People have none there."""
+        return {
+            "allocation_id": self.allocation_id,
+            "task_id": self.task_id,
+            "trial_id": self.trial_id,
+            "experiment_id": self.experiment_id,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class AgentPrincipal:
@@ -53,6 +62,10 @@ class AgentPrincipal:
     @property
     def caller(self) -> str:
         return f"agent {self.id}"
+
+    def log_ids(self) -> dict[str, object]:
+        """Return the ids of the caller for log lines."""
+        return {"agent_id": self.id, "pool": self.pool}
 
 
 Principal = User | AgentPrincipal

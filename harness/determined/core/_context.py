@@ -29,6 +29,7 @@ from determined.core._searcher import (
 )
 from determined.core._train import EarlyExitReason, TrainContext
 from determined.core._train_offline import DummyTrainContext
+from determined.core._user_traces import join_trace
 from determined.errors import InvalidHP
 from determined.replicas._task import replicator_of_task
 from determined.tensorboard._scalars import ReportedScalars
@@ -149,6 +150,7 @@ def init(
 ) -> Context:
     """Make the context of this trial. Outside of a cluster, the context logs reports and saves to local files."""
     info = task_info()
+    join_trace()
     if info is None or info.task_type != "TRIAL":
         return _init_offline(info, distributed, checkpoint_storage, preempt_mode)
     return _init_trial(info, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)

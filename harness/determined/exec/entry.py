@@ -10,6 +10,7 @@ import sys
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from determined import _paths, _progress
+from determined.common import otlp
 from determined.common.exit_status import AGENT_AWAY, INVALID_CONTAINER
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec import _credentials, _exit_reason, _prepare
@@ -69,7 +70,10 @@ def _record_failure(logs: LogShipper, reason: str, code: int) -> int:
 def run_task(
     args: Sequence[str], env: Dict[str, str], logs: LogShipper, signals: SignalForwarder
 ) -> int:
-    workdir = prepare(env, logs.session)
+    spans = otlp.of_task(env)
+    with spans.span("prepare container"):
+        workdir = prepare(env, logs.session)
+    spans.send()
     env = _credentials.add_credentials(child_environment(env))
     hooks = find_hooks(env, workdir)
     watch = None

@@ -16,6 +16,7 @@ from det_controlplane.core.config import (
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.pools import Pool, Scheduler
+from det_controlplane.core.config.telemetry import Telemetry
 from det_controlplane.core.problems import Problem
 
 TWO_POOLS = """
@@ -124,7 +125,35 @@ def test_a_single_pool_of_any_name_is_the_default() -> None:
 
 def test_keys_of_determineds_master_are_accepted_and_reported() -> None:
     config = load_cluster({"db": {"host": "x"}, "telemetry": {"enabled": False}})
-    assert config.ignored == ("db", "telemetry")
+    assert config.ignored == ("db", "telemetry.enabled")
+
+
+def test_collector_of_telemetry_is_off_unless_enabled() -> None:
+    section = {"otel_endpoint": "collector:4318/"}
+    assert load_cluster({"telemetry": section}).telemetry == Telemetry()
+    telemetry = load_cluster({"telemetry": {**section, "otel_enabled": True}}).telemetry
+    assert telemetry == Telemetry("http://collector:4318", "http://collector:4318")
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "path", "said"),
+    [
+        ({"otel_enabled": True}, "telemetry.otel_endpoint", "is required with otel_enabled"),
+        ({"otel_endpoint": "localhost:4317"}, "telemetry.otel_endpoint", "usually port 4318"),
+        ({"otel_endpoint": "ftp://x"}, "telemetry.otel_endpoint", "as http://collector:4318"),
+        ({"otel_endpoint": "http://x:y"}, "telemetry.otel_endpoint", "as http://collector:4318"),
+        ({"otel_headers": {"a": 1}}, "telemetry.otel_headers", "must contain texts"),
+        ({"otel": 1}, "telemetry.otel", "is unknown"),
+    ],
+)
+def test_wrong_telemetry_is_refused_with_the_remedy(
+    telemetry: dict[str, Any], path: str, said: str
+) -> None:
+    with pytest.raises(InvalidConfig) as error:
+        load_cluster({"telemetry": telemetry})
+    (problem,) = error.value.problems
+    assert problem.path == path
+    assert said in problem.message
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from det_controlplane.core.config.sign_in import (
     read_provider,
 )
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
+from det_controlplane.core.config.telemetry import Telemetry, read_telemetry
 from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.schedule.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
@@ -42,7 +43,7 @@ _STORAGE_NEEDS = {
 LEAST_AUDIT_DAYS = 30
 # Keys of Determined's master that have no effect here.
 _IGNORED = (
-    "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
+    "config_file", "db", "root", "cache", "enable_cors", "logging", "observability",
     "ui_customization", "hyperparameter_importance", "port_range",
     "tensorboard_storage", "grpc", "scim", "saml", "integrations", "__internal", "det_cloud",
 )  # fmt: skip
@@ -106,6 +107,7 @@ class ClusterConfig:
     pipelines: tuple[
         PipelineTrust, ...
     ] = ()  # CI pipelines that sign in with a token of their service
+    telemetry: Telemetry = field(default_factory=Telemetry)
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
 
     def pool(self, name: str) -> Pool | None:
@@ -170,6 +172,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
     host_paths = security.texts("allowed_host_paths")
     authz, ignored_authz = _authz(security.section("authz"))
     oidc, ignored_oidc = _sign_in(reader, security)
+    telemetry, ignored_telemetry = read_telemetry(reader.section("telemetry"))
     config = ClusterConfig(
         scheduler=scheduler,
         resource_pools=pools,
@@ -197,6 +200,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         token=read_access_tokens(security.section("token")),
         oidc=oidc,
         pipelines=read_pipelines(reader.items("pipelines")),
+        telemetry=telemetry,
     )
     ignored = [
         *(key for pool in pools if pool.provider for key in pool.provider.ignored),
@@ -204,6 +208,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         *security.ignore("default_task", "tls", "ssh", "initial_admin_password"),
         *ignored_authz,
         *ignored_oidc,
+        *ignored_telemetry,
         *resource_manager.ignore(
             "no_default_resource_pools", "require_authentication", "client_ca"
         ),

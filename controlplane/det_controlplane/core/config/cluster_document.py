@@ -7,6 +7,7 @@ from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.providers import Provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
+from det_controlplane.core.config.telemetry import Telemetry
 
 
 def document(config: ClusterConfig) -> dict[str, Any]:
@@ -42,11 +43,21 @@ def document(config: ClusterConfig) -> dict[str, Any]:
         "retention_policy": asdict(config.retention_policy),
         "webhooks": asdict(config.webhooks),
         "log": asdict(config.log),
+        "telemetry": _telemetry(config.telemetry),
         "pipelines": [
             {**asdict(p), "claims": {name: list(v) for name, v in p.claims.items()}}
             for p in config.pipelines
         ],
         "feature_switches": list(config.feature_switches),
+    }
+
+
+def _telemetry(telemetry: Telemetry) -> dict[str, Any]:
+    return {
+        "otel_enabled": bool(telemetry.endpoint),
+        "otel_endpoint": telemetry.endpoint,
+        "otel_task_endpoint": telemetry.task_endpoint,
+        "otel_headers": dict(telemetry.headers),
     }
 
 

@@ -121,8 +121,19 @@ def last_step(console: str) -> str:
 def last_words(console: str) -> str:
     """Return the last lines of a console since that step: the error that it failed with, or why the agent waits."""
     last_line = next((line for line in reversed(_split(console)[1]) if line), "")
+    last_line = _message(last_line)
     words = last_line.partition(_AGENT_WAITS)[2] or last_line
     return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+
+
+def _message(line: str) -> str:
+    """Return the message of a line. The agent's log may be in JSON, with the time of the console in front."""
+    _, brace, rest = line.partition("{")
+    try:
+        entry = json.loads(brace + rest)
+    except ValueError:
+        return line
+    return str(entry["message"]) if isinstance(entry, dict) and "message" in entry else line
 
 
 def _split(console: str) -> tuple[str, list[str]]:
@@ -165,7 +176,10 @@ _SCRIPT = """#!/bin/bash
 set -eu
 exec > >(tee -a /var/log/determined-boot.log) 2>&1
 export DEBIAN_FRONTEND=noninteractive
-step() {{ echo "determined-boot: $*"; }}
+step() {{
+    echo "determined-boot: $*"
+    echo "$(date +%s.%N) $*" >> /run/determined-boot-steps || true
+}}
 # Where a step fails nothing will come of this machine: it ends, and leaves time to read its console.
 failed() {{
     step "failed at line $1 with status $2"

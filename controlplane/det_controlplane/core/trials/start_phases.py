@@ -47,7 +47,15 @@ class Phase(NamedTuple):
     usd: float
 
 
-def phases(times: StartTimes) -> list[Phase]:
+class Interval(NamedTuple):
+    """The time of a phase that has ended."""
+
+    name: str
+    begin: datetime
+    end: datetime
+
+
+def intervals(times: StartTimes) -> list[Interval]:
     """Return the phases that have ended, in order. Phases without an end of their own are left out."""
     ends = (
         times.machine_requested_at or times.assigned_at,
@@ -60,15 +68,23 @@ def phases(times: StartTimes) -> list[Phase]:
         times.started_at,
         times.first_report_at,
     )
-    result: list[Phase] = []
+    result: list[Interval] = []
     last = times.requested_at
     for name, end in zip(PHASES, ends, strict=True):
         if end is None:
             continue
-        seconds = max(0.0, (end - last).total_seconds())
+        result.append(Interval(name, last, max(last, end)))
+        last = max(last, end)
+    return result
+
+
+def phases(times: StartTimes) -> list[Phase]:
+    """Return the lengths and costs of the phases that have ended, in order."""
+    result: list[Phase] = []
+    for name, begin, end in intervals(times):
+        seconds = (end - begin).total_seconds()
         is_paid = name not in PHASES[:2]
         result.append(Phase(name, seconds, seconds / 3600 * times.usd_hour if is_paid else 0.0))
-        last = max(last, end)
     return result
 
 

@@ -15,6 +15,7 @@ from det_controlplane.db.schema.allocations import (
     task_log_spans,
     task_logs,
     tasks,
+    traced_starts,
     wait_reasons,
 )
 from det_controlplane.db.schema.base import metadata
@@ -30,6 +31,7 @@ from det_controlplane.db.schema.cluster import (
 from det_controlplane.db.schema.experiments import (
     contexts,
     deadlines,
+    experiment_traces,
     experiments,
     jobs,
     search_events,
@@ -107,6 +109,7 @@ __all__ = [
     "deadlines",
     "deleted_allocations",
     "deleted_containers",
+    "experiment_traces",
     "experiments",
     "gathers",
     "group_members",
@@ -150,6 +153,7 @@ __all__ = [
     "task_logs",
     "tasks",
     "templates",
+    "traced_starts",
     "trial_counts",
     "trial_sources",
     "trials",

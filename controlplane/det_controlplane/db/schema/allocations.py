@@ -399,6 +399,16 @@ log_batches = Table(
     Index("log_batches_by_time", "stored_at"),
 )
 
+# The starts of runs that the collector of traces has accepted.
+traced_starts = Table(
+    "traced_starts",
+    metadata,
+    Column(
+        "allocation_id", Text, ForeignKey("allocations.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("sent_at", Time, nullable=False),
+)
+
 # The fields of deleted allocations that usage reports need.
 deleted_allocations = Table(
     "deleted_allocations",

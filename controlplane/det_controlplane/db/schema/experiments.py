@@ -370,3 +370,17 @@ trial_sources = Table(
     Column("kind", Text, nullable=False),
     Index("trial_sources_by_checkpoint", "checkpoint_uuid"),
 )
+
+# The submissions of experiments while telemetry is on.
+experiment_traces = Table(
+    "experiment_traces",
+    metadata,
+    Column(
+        "experiment_id",
+        Integer,
+        ForeignKey("experiments.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("traceparent", Text),  # of the caller, as of a CI pipeline
+    Column("received_at", Time, nullable=False),
+)

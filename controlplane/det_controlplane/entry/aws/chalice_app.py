@@ -14,6 +14,7 @@ from chalice import Chalice
 from det_controlplane.adapters import issuers
 from det_controlplane.adapters.ec2_relay import starter_of
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
+from det_controlplane.adapters.otlp_spans import spans_of
 from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
@@ -23,6 +24,7 @@ from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.aws_addresses import resolve_by_ipv6
 from det_controlplane.entry.build import build_context, build_function, cluster_config
+from det_controlplane.entry.logs import format_lambda_log
 from det_controlplane.entry.settings import from_environment
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.maintenance.reminding import Reminder
@@ -60,9 +62,11 @@ def load_for_snapshot(environment: Mapping[str, str]) -> None:
     The application is created after the snapshot, because a snapshot cannot keep database connections alive."""
     if environment.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
         routes.every()
-        cluster_config(from_environment(environment))
+        config = cluster_config(from_environment(environment))
+        spans_of(environment, config.telemetry)  # loads OpenTelemetry if telemetry is on
 
 
+format_lambda_log(os.environ)
 resolve_by_ipv6(os.environ)
 load_for_snapshot(os.environ)
 

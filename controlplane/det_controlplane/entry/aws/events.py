@@ -13,6 +13,7 @@ from det_controlplane.api.app import App, unavailable
 from det_controlplane.api.errors import TooLarge
 from det_controlplane.api.http import Request, Response, Stream, Wait
 from det_controlplane.entry.server.answers import WireAnswer, next_batch, wire_answer
+from det_controlplane.entry.server.request_spans import note_request, trace_id_of
 
 Event = Mapping[str, Any]
 
@@ -36,13 +37,16 @@ def respond(
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """Answer one event. Nothing can be held open here: polls are final, streams are drained."""
-    request = read_request(event)
+    request, begin_s = read_request(event), time.time()
+    request.trace_id = trace_id_of(request.headers)
     answer = app.handle(request)
     if isinstance(answer, Wait):
         raise RuntimeError(f"{request.path} waits although it was told not to")
     if isinstance(answer, Stream):
         budget_s = min(remaining_s, _GATEWAY_S) - _RESERVE_S
         answer = _drain_stream(app, request, answer, budget_s, sleep)
+    if app.ctx.spans is not None:
+        note_request(app.ctx.spans, request, answer.status, begin_s, time.time())
     return write_answer(event, request, wire_answer(request, answer))
 
 

@@ -1,6 +1,6 @@
 """Builds the zip for AWS Lambda: packaged by Chalice, trimmed, with byte-code.
 
-    python -m det_controlplane.entry.aws.packaging OUT_DIR [--google] [--architecture arm64]
+    python -m det_controlplane.entry.aws.packaging OUT_DIR [--google] [--telemetry] [--architecture arm64]
 
 leaves `deployment.zip` in OUT_DIR; for pools on Google Cloud also `provision.zip`, with the client of Compute Engine.
 Lambda's task directory is read-only, so code without byte-code would be compiled at every cold start: half of its
@@ -43,6 +43,10 @@ OF_PROVISION_ALONE = (
     "google/[!ao]*", "google/api*", "google_cloud_*", "google_api_core-*", "googleapis_common_protos-*",
     "grpc*", "opentelemetry*", "proto", "proto_plus-*", "protobuf-*",
 )  # fmt: skip
+# Further libraries for telemetry. They need some of the packages that otherwise only `provision` has.
+TELEMETRY_ROOTS = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+OF_TELEMETRY = ("google/[!ao]*", "googleapis_common_protos-*", "opentelemetry*", "protobuf-*")
+UNUSED_BY_TELEMETRY = ("google/cloud", "google/longrunning", "google/type")
 # Further libraries of the relay, which is a server.
 RELAY_ROOTS = ("uvicorn", "websockets", "h11", "httptools")
 OF_RELAY_ALONE = ("uvicorn*", "websockets*", "h11*", "httptools*", "click*")
@@ -54,7 +58,8 @@ __all__ = ["app", "keys", "migrate", "provision", "tick"]
 '''
 UNUSED = (
     # Packages ask for their own version: METADATA stays.
-    "*.dist-info/[!M]*",
+    # OpenTelemetry finds its parts by entry_points.txt.
+    "*.dist-info/[!Me]*",
     "det_controlplane/testing",
     "det_controlplane/webui/**/*.ts",
     "pydantic/v1",
@@ -83,6 +88,7 @@ def build(
     *,
     google: bool = False,
     relay: bool = False,
+    telemetry: bool = False,
     architecture: str = "x86_64",
     runtime: str = "",
 ) -> Path:
@@ -90,13 +96,23 @@ def build(
 
     `keys.zip` beside it lacks these files, because they may hold secrets. With `google`, `provision.zip` is built too,
     so that pools can rent from Google Cloud. With `relay`, `relay.zip` is built for the machine that carries traffic to
-    tasks. The libraries are built for `architecture`. `runtime` must be the version of this Python, because the zip
-    contains its byte-code."""
+    tasks. With `telemetry`, the zips contain OpenTelemetry. The libraries are built for `architecture`. `runtime` must
+    be the version of this Python, because the zip contains its byte-code."""
     refuse_other_python(runtime)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         project, package, task = (Path(folder) / n for n in ("project", "packaged", "task"))
-        more = (*(GOOGLE_ROOTS if google else ()), *(RELAY_ROOTS if relay else ()))
+        more = (
+            *(GOOGLE_ROOTS if google else ()),
+            *(RELAY_ROOTS if relay else ()),
+            *(TELEMETRY_ROOTS if telemetry else ()),
+        )
+        of_provision_alone: tuple[str, ...] = OF_PROVISION_ALONE
+        if telemetry:
+            of_provision_alone = (
+                *(pattern for pattern in OF_PROVISION_ALONE if pattern not in OF_TELEMETRY),
+                *UNUSED_BY_TELEMETRY,
+            )
         write_project(project, more, google=google, architecture=architecture)
         run_chalice(project, package)
         with zipfile.ZipFile(package / "deployment.zip") as archive:
@@ -109,10 +125,10 @@ def build(
         for name, content in files.items():
             (task / name).write_bytes(content)
         if relay:
-            write_zip(task, out / "relay.zip", without=OF_PROVISION_ALONE)
+            write_zip(task, out / "relay.zip", without=of_provision_alone)
         if google:
             write_zip(task, out / "provision.zip", without=OF_RELAY_ALONE)
-        trim(task, (*OF_PROVISION_ALONE, *OF_RELAY_ALONE))
+        trim(task, (*of_provision_alone, *OF_RELAY_ALONE))
         write_zip(task, out / "deployment.zip")
         for name in files:
             (task / name).unlink()
@@ -307,10 +323,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the zip for AWS Lambda.")
     parser.add_argument("out", type=Path, help="folder for deployment.zip")
     parser.add_argument("--google", action="store_true", help="for pools on Google Cloud too")
+    parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry")
     parser.add_argument("--architecture", choices=MACHINES, default="x86_64", help="its processor")
     args = parser.parse_args()
     try:
-        path = build(args.out, google=args.google, architecture=args.architecture)
+        path = build(
+            args.out,
+            google=args.google,
+            telemetry=args.telemetry,
+            architecture=args.architecture,
+        )
     except PackagingFailed as e:
         print(e, file=sys.stderr)
         return 1

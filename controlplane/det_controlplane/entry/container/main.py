@@ -34,6 +34,7 @@ from det_controlplane.entry.container.relay_end import (
 )
 from det_controlplane.entry.container.waking import RemindingApp, checking_schedules, waking
 from det_controlplane.entry.container.worker import Worker, server
+from det_controlplane.entry.logs import log_to_stderr
 from det_controlplane.entry.scheduled_work import Clock, SetSchedules, Turn, provisioning, ticking
 from det_controlplane.entry.server import api_server
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
@@ -53,7 +54,6 @@ _TOPICS = {
 
 
 def main() -> int:
-    api_server.log_to_stderr()
     resolve_by_ipv6(os.environ)
     # Uvicorn sends itself the signal again after its last request. This is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -67,6 +67,7 @@ def main() -> int:
         "import": _import,
     }
     try:
+        log_to_stderr(os.environ)
         if role not in serve:
             roles = ", ".join(name for name in serve if name)
             raise BadSettings(f"DET_ROLE is {role!r}: give {roles}, or nothing for all in one")

@@ -19,6 +19,8 @@ from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.client import AGENT_PREFIX
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles, Secrets
 from det_controlplane.entry.local.supervisor import Program, Supervisor
+from det_controlplane.entry.logs import log_to_stderr
+from det_controlplane.entry.settings import BadSettings
 
 log = logging.getLogger("det.local")
 
@@ -173,9 +175,13 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.detach and os.fork():
         os._exit(0)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     files = LocalFiles(options.data_dir)
     ready = _teller(options.ready_fd)
+    try:
+        log_to_stderr(os.environ, "%(asctime)s %(levelname)s %(message)s")
+    except BadSettings as e:
+        ready(f"failed: {e}")
+        return 1
     holder = files.hold()
     if holder is None:
         ready(f"failed: process {files.supervisor_pid()} already runs this cluster")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
@@ -24,6 +24,7 @@ from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
+from det_controlplane.entry.logs import log_to_stderr
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.cloud_run import chunked_when_large
 from det_controlplane.entry.server.handshakes import HttpsServer, Server
@@ -37,6 +38,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
 from det_controlplane.services.machines.places import providers_left
 from det_controlplane.services.maintenance import housekeeping, tick
+from det_controlplane.services.trials import start_traces
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 from det_controlplane.services.webhooks import delivery
 
@@ -52,19 +54,13 @@ Beside = Callable[[Context, LocalNotifier], AbstractContextManager[None]]
 
 
 def main() -> int:
-    log_to_stderr()
     try:
+        log_to_stderr(os.environ)
         serve_alone()
     except (BadSettings, BadUrl, MigrationError, DatabaseDown) as e:
         print(f"{SAYS}{e}", file=sys.stderr)
         return 1
     return 0
-
-
-def log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
 
 
 def serve_alone() -> None:
@@ -88,7 +84,16 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     # A slow target of a webhook delays no other work.
     webhook_loop = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
     notifier.on(WEBHOOKS_TOPIC, webhook_loop.wake)
-    with loop.running(), webhook_loop.running(), renting.running() if clouds else nullcontext():
+    # A collector of traces that does not answer delays no other work, either.
+    tracing = TickLoop(lambda: start_traces.send_due(ctx))
+    notifier.on("schedule", tracing.wake)
+    with ExitStack() as running:
+        running.enter_context(loop.running())
+        running.enter_context(webhook_loop.running())
+        if clouds:
+            running.enter_context(renting.running())
+        if ctx.spans is not None:
+            running.enter_context(tracing.running())
         yield
 
 

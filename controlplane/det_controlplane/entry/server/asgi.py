@@ -42,6 +42,7 @@ from det_controlplane.entry.server.bodies import (
 )
 from det_controlplane.entry.server.limits import CallerLimits, OpenStreams, of_token_or_address
 from det_controlplane.entry.server.request_batches import RequestBatches
+from det_controlplane.entry.server.request_spans import noted_request, trace_id_of
 from det_controlplane.entry.server.socket_stream import SocketStream
 
 Message = MutableMapping[str, Any]
@@ -178,6 +179,15 @@ class AsgiApp:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = self._request(scope)
+        request.trace_id = trace_id_of(request.headers)
+        spans = self._app.ctx.spans
+        if spans is None:
+            await self._served(request, receive, send)
+        else:
+            with noted_request(spans, request, send) as noted_send:
+                await self._served(request, receive, noted_send)
+
+    async def _served(self, request: Request, receive: Receive, send: Send) -> None:
         body = Body(receive, self._room, whole(request.headers.get("content-length", "")) or 0)
         try:
             refusal = await self._read(request, body)
@@ -280,6 +290,7 @@ class AsgiApp:
         """Call the handler in a worker thread, with a copy of the request, so that each call starts afresh."""
         copy = replace(request)
         answer: Answer = self._app.handle(copy)
+        request.route, request.params = copy.route, copy.params
         if copy.principal is not None:
             request.sender = copy.principal.caller
             self._callers.know(request, request.sender)

@@ -59,7 +59,7 @@ def adopt(change: Change, back: Return, lost: Sequence[LostContainer]) -> None:
 
 
 def _explain(change: Change, back: Return, task_id: str, outcome: str) -> None:
-    log.info("agent %s: %s", back.agent_id, outcome)
+    log.info("agent %s: %s", back.agent_id, outcome, extra={"agent_id": back.agent_id})
     away = f"{(change.now - back.last_seen_at).total_seconds():.0f} s out of contact"
     line = f"Agent {back.agent_id} is back after {away}. {outcome}"
     logs.add_line(change.tx, task_id, line, change.now)

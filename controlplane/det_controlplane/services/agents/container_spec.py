@@ -4,12 +4,23 @@ import base64
 import hmac
 import json
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
-from det_controlplane.core.agent_protocol import ENTRY, ContainerFile, ContainerSpec, TaskUser
+from det_controlplane.core.agent_protocol import (
+    ENTRY,
+    ContainerFile,
+    ContainerSpec,
+    TaskUser,
+    TraceTarget,
+)
+from det_controlplane.core.trace_context import run_context
+from det_controlplane.core.trials.start_spans import submission_of
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.people import sessions
 from det_controlplane.db.tasks import container_specs
 from det_controlplane.db.tasks.container_specs import StartedContainer, StartedTrial
+from det_controlplane.db.trials import start_times
 from det_controlplane.services import sealing
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
@@ -31,6 +42,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         trial = container_specs.trial(tx, row.allocation_id) if row.trial_id else None
         source = row if trial is None else trial
         environment = (source.config or {}).get("environment") or {}
+        trace = _trace(ctx, tx, row)
         sessions.create_for_task(
             tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at,
             narrow=environment.get("det_token") == "task",
@@ -44,6 +56,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     replica_bytes = container_settings.replica_bytes(config) if trial else 0
     env = {
         **_environment(ctx, row, token),
+        **(_trace_environment(ctx, row, trace) if trace else {}),
         **(_trial_environment(row, trial, config) if trial else {}),
         **({"DET_REPLICA_BYTES": str(replica_bytes)} if replica_bytes else {}),
         **(config.get("_environment") or {}),
@@ -71,8 +84,41 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         network=network,
         local_ports=tuple(config.get("_ports") or ()),
         replica_bytes=replica_bytes,
+        trace=trace,
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
+
+
+def _trace(ctx: Context, tx: Tx, row: StartedContainer) -> TraceTarget | None:
+    """Return the trace to which the spans of a trial's containers belong, or None if telemetry is off."""
+    if ctx.spans is None or row.experiment_id is None or row.trial_id is None:
+        return None
+    caller = start_times.caller_of(tx, row.experiment_id)
+    submission = submission_of(ctx.cluster_id, row.experiment_id, caller)
+    run = run_context(submission, row.allocation_id)
+    start = start_times.of_allocation(tx, row.allocation_id)
+    is_rented = start is not None and start.times.machine_joined_at is not None
+    return TraceTarget(run.header(), ctx.spans.task_endpoint, is_rented)
+
+
+def _trace_environment(ctx: Context, row: StartedContainer, trace: TraceTarget) -> dict[str, str]:
+    """Return the standard variables of OpenTelemetry, by which programs of users join the trace."""
+    attributes = {
+        "det.cluster.id": ctx.cluster_id,
+        "det.experiment.id": row.experiment_id,
+        "det.trial.id": row.trial_id,
+        "det.allocation.id": row.allocation_id,
+        "det.agent.id": quote(row.agent_id),
+    }
+    resource = ",".join(f"{name}={value}" for name, value in attributes.items())
+    env = {"TRACEPARENT": trace.traceparent, "OTEL_RESOURCE_ATTRIBUTES": resource}
+    if trace.endpoint:
+        env |= {
+            "OTEL_SERVICE_NAME": "determined-task",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": trace.endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+    return env
 
 
 def _startup_hook(script: str) -> dict[str, str]:

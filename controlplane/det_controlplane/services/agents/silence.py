@@ -37,7 +37,10 @@ def watch(ctx: Context) -> None:
         # Including containers that an earlier tick did not end before it died.
         lost = agents.abandoned_containers(tx, now)
     for agent_id, container_ids in lost.items():
-        log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
+        log.warning(
+            "agent %s was lost with %d containers", agent_id, len(container_ids),
+            extra={"agent_id": agent_id},
+        )  # fmt: skip
         containers.end_with_agent(ctx, agent_id, container_ids)
     containers.end_silent_ranks(ctx)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,12 +13,14 @@ from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.trace_context import parse_traceparent
 from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.engine.errors import TryAgain, Violated
 from det_controlplane.db.experiments import experiment_pages, experiments, submissions
 from det_controlplane.db.experiments.contexts import NewContext
 from det_controlplane.db.experiments.experiment_pages import ShownExperiment
 from det_controlplane.db.experiments.submissions import TargetProject
+from det_controlplane.db.trials import start_times
 from det_controlplane.services import sealing
 from det_controlplane.services.code import model_definitions
 from det_controlplane.services.code.model_definitions import File, Prepared
@@ -65,6 +68,8 @@ class Submission:
     validate_only: bool = False
     external_id: str | None = None
     idempotency_key: str | None = None
+    traceparent: str = ""  # of the caller, as its header has it
+    received_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +271,10 @@ def _insert(
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, new_context, state, changed.now)
         ctx.recorder.add_objects(f"experiment {row.id}")
+        if ctx.spans is not None and not submission.unmanaged:
+            caller = parse_traceparent(submission.traceparent)
+            received_at = submission.received_at or changed.now
+            start_times.add_submission(tx, row.id, caller.header() if caller else None, received_at)
         if resources.get("deadline") and not submission.unmanaged:
             deadlines.store(tx, row.id, config)
         if submission.activate and not submission.unmanaged:

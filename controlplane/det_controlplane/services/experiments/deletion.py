@@ -114,7 +114,8 @@ def _delete_all(ctx: Context, doomed: Sequence[Doomed]) -> None:
         except (DatabaseDown, TryAgain, Unfinished):
             raise
         except Exception as e:
-            log.exception("experiment %d could not be deleted", one.experiment.id)
+            id = one.experiment.id
+            log.exception("experiment %d could not be deleted", id, extra={"experiment_id": id})
             failure = e
     if failure is not None:
         raise failure

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from det_controlplane.core.json_log import log_ids
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.boot import agent_options, user_data
 from det_controlplane.core.provision.cooldown import after_success
@@ -60,7 +61,7 @@ def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float |
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
             for wave in gangs.waves(requested):
-                list(pool.map(lambda r: _rent(ctx, clouds, r), wave))
+                list(pool.map(lambda r: _rent_logged(ctx, clouds, r), wave))
     _end_ordered(ctx, clouds)
     compared = [_compare(ctx, clouds, *place) for place in sorted(_regions(ctx))]
     prices.refresh(ctx, markets)
@@ -78,6 +79,11 @@ def _claim(ctx: Context) -> list[Requested]:
                 break
             claimed.append(request)
     return claimed
+
+
+def _rent_logged(ctx: Context, clouds: Clouds, requested: Requested) -> None:
+    with log_ids(machine_id=requested.id, pool=requested.pool):
+        _rent(ctx, clouds, requested)
 
 
 def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:

@@ -255,7 +255,10 @@ def _request(
             continue
         id = ctx.random.uuid()
         machines.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
-        log.info("pool %s: renting %s as %s", launch.pool, launch.offers[0], id)
+        log.info(
+            "pool %s: renting %s as %s", launch.pool, launch.offers[0], id,
+            extra={"machine_id": id, "pool": launch.pool},
+        )  # fmt: skip
     if plan.launch or plan.terminate:
         change.wake("provision")
 
@@ -267,6 +270,6 @@ def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
             change.tx, UUID(machine_id), _ENDS[reason], change.now,
             after_drain=drained, no_show=reason in failed_launches.NO_SHOW_REASONS,
         )  # fmt: skip
-        log.info("giving %s back: %s", machine_id, _ENDS[reason])
+        log.info("giving %s back: %s", machine_id, _ENDS[reason], extra={"machine_id": machine_id})
         if agent is not None:
             agents.put_in_service(change.tx, agent, None, enabled=False, draining=False)

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core.trials.start_phases import QUANTILES, PhaseSummary, phases, summarized
+from det_controlplane.core.trials.start_spans import submission_of
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.machines import machine_views
 from det_controlplane.db.trials import start_times, trials
@@ -25,14 +26,25 @@ def of_trial(ctx: Context, trial_id: int) -> dict[str, Any] | None:
     if start is None:
         return None
     ended = phases(start.times)
+    trace = _trace_id(ctx, trial_id)
     return {
         "allocationId": start.allocation_id,
+        **({"traceId": trace} if trace else {}),
         "requestedAt": start.times.requested_at.isoformat(),
         "isComplete": start.times.first_report_at is not None,
         "phases": [
             {"name": p.name, "seconds": round(p.seconds, 1), "usd": round(p.usd, 4)} for p in ended
         ],
     }
+
+
+def _trace_id(ctx: Context, trial_id: int) -> str:
+    """Return the id of the trace of a trial's experiment, or '' if telemetry is off."""
+    if ctx.spans is None:
+        return ""
+    with ctx.db.autocommit() as tx:
+        experiment_id, caller = start_times.submission_of_trial(tx, trial_id)
+    return submission_of(ctx.cluster_id, experiment_id, caller).trace_id
 
 
 def of_pool(ctx: Context, tx: Tx, pool: str) -> list[dict[str, Any]]:

@@ -237,7 +237,10 @@ def _stop_work(ctx: Context, budget: Budget) -> None:
         ):
             if budgets.is_current(experiment.tx, budget):
                 actions.carry_out(experiment, Command.PAUSE)
-                log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
+                log.warning(
+                    "experiment %d was paused: %s is spent", experiment_id, budget.name,
+                    extra={"experiment_id": experiment_id},
+                )  # fmt: skip
     for allocation_id in lingering:
         with change(ctx) as changed:
             if budgets.is_current(changed.tx, budget):

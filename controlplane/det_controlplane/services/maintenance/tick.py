@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from det_controlplane.core.json_log import log_ids
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
 from det_controlplane.db.experiments import run_values
@@ -54,7 +55,8 @@ def schedule_dirty_pools(ctx: Context) -> list[str]:
             pool_marks.mark(tx, pool)
         dirty = pool_marks.dirty_pools(tx)
     for pool in dirty:
-        schedule_pool.run(ctx, pool)
+        with log_ids(pool=pool):
+            schedule_pool.run(ctx, pool)
     return dirty
 
 
@@ -63,7 +65,8 @@ def _kill_overdue_allocations(ctx: Context) -> None:
     with ctx.db.begin() as tx:
         due = allocations.kills_due(tx, ctx.now())
     for allocation_id in due:
-        stopping.kill(ctx, allocation_id, "it took too long")
+        with log_ids(allocation_id=allocation_id):
+            stopping.kill(ctx, allocation_id, "it took too long")
 
 
 def _run_step(step: Callable[[], bool], task: str) -> bool:

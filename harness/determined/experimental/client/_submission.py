@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Union
 
 from determined.common import context, context_upload
 from determined.common.http import APIError, Session
+from determined.common.otlp import caller_headers
 from determined.common.pages import V1
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -44,6 +45,6 @@ def naming(config: Union[PathLike, Dict[str, Any]]) -> Iterator[None]:
 
 def submit(session: Session, request: Dict[str, Any], key: str) -> Dict[str, Any]:
     """Create the experiment. If the response was lost, a retry returns the experiment of the first request."""
-    once = {"Idempotency-Key": key}
+    once = {"Idempotency-Key": key, **caller_headers()}
     answer = session.post(f"{V1}/experiments", request, headers=once)
     return dict(answer["experiment"])
