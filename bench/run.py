@@ -19,10 +19,19 @@ SKIPPED = {
     "gpu.py",  # for a machine with a GPU and torch
     "cpu.py",
     "lazy_pulls.py",
+    "lcbench_curves.py",
+    "lcbench_optuna.py",
+    "lcbench_peers.py",
+    "lcbench_plot.py",
+    "lcbench_ray.py",
+    "lcbench_report.py",
+    "lcbench_run.py",
+    "lcbench_syne_tune.py",
     "pulls.py",  # as root: network namespaces and an engine of its own
     "pull_image.py",
     "pull_registry.py",
     "search_curves.py",
+    "search_lcbench.py",  # with the data of LCBench and environments of peers
     "search_packages.py",
     "search_peers.py",
     "search_quality.py",

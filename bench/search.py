@@ -7,12 +7,14 @@ import argparse
 import gc
 import json
 import math
+import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.hparams import Double, Int, Log, Space
 from det_controlplane.core.search import Event, Search, new
+from det_controlplane.core.search.importance import ScoredTrial, importances
 from det_controlplane.testing.searchers import Driver
 
 from bench.search_quality import MARKS, OURS, RULES, Quality, compare
@@ -62,8 +64,25 @@ def cost_figures() -> Iterable[dict[str, Any]]:
         flat = 1.3 if floor else None
         growth = round(large / small, 3)
         yield _figure(f"search.growth.{name}", growth, "ratio 100k/1k trials", flat, "lower", None)
+    yield _figure("search.importance.1000", _importance_ms(1000), "ms", 200, "lower", None)
     snapshot = len(json.dumps(_driven(TIMED["asha"][0], 10_000)[0].snapshot()))
     yield _figure("search.snapshot.asha_10k", snapshot, "bytes", 1 << 20, "lower", None)
+
+
+def _importance_ms(trials: int) -> float:
+    """Return the CPU time of the importance of ten hyperparameters in so many trials."""
+    rng = random.Random(1)
+    names = [f"h{index}" for index in range(10)]
+    scored = []
+    for _ in range(trials):
+        hparams = {name: rng.random() for name in names}
+        scored.append(ScoredTrial(hparams, abs(hparams["h0"] - 0.5) + rng.random() / 10))
+    best = math.inf
+    for _ in range(5):
+        start = time.process_time()
+        importances(scored)
+        best = min(best, time.process_time() - start)
+    return round(best * 1000, 1)
 
 
 def _seconds_per_event(searcher: Mapping[str, Any], trials: int) -> float:

@@ -6,12 +6,18 @@ from typing import Any
 from det_cli import config_file
 from det_cli.connection import V1, connect
 from det_cli.errors import CommandError
-from det_cli.render import Column, print_yaml, show
+from det_cli.live.charts import bar
+from det_cli.render import Column, print_yaml, say, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("Trials", lambda t: t["count"]),
     ("Training Time", lambda t: _length(t["unit"])),
 )
+_IMPORTANCE: tuple[Column, ...] = (
+    ("Hyperparameter", lambda h: h["name"]),
+    ("Importance", lambda h: f"{bar(h['importance'], 20)} {h['importance']:.0%}"),
+)
+_NOTHING_VARIES = "no hyperparameter has different values in trials that reported the metric"
 
 
 def preview(args: argparse.Namespace) -> None:
@@ -27,6 +33,24 @@ def preview(args: argparse.Namespace) -> None:
         print_yaml(summary["config"])
         print()
     show(args, _COLUMNS, summary["trials"], summary)
+
+
+def importance(args: argparse.Namespace) -> None:
+    found = connect(args).get(f"{V1}/experiments/{args.experiment_id}/importance")
+    show(args, _IMPORTANCE, found["hyperparameters"], found, empty=_NOTHING_VARIES)
+    if not args.format and found["hyperparameters"]:
+        say(_note(found))
+
+
+def _note(found: dict[str, Any]) -> str:
+    """Return what was compared, and how to read it."""
+    trials, metric = found["trials"], found["metric"]
+    if not found["best"]:
+        return f"{trials} trials reported {metric}: too few, or too many equal values, to compare the best with all"
+    compared = f"compared the best {found['best']} of {trials} trials by {metric}"
+    if all(entry["importance"] == 0 for entry in found["hyperparameters"]):
+        return f"{compared}; no hyperparameter differs more than by chance"
+    return f"{compared}; 0% means no difference beyond chance"
 
 
 def _length(unit: dict[str, Any]) -> str:

@@ -187,6 +187,13 @@ EXPERIMENT = Group(
         ID,
         Arg("--output-dir", default=".", help="destination directory of the archive"),
     ),
+    Command(
+        "importance",
+        "show how much each hyperparameter separates the best trials from all trials",
+        "searches:importance",
+        ID,
+        OUTPUT,
+    ),
     _change("kill", "kill", "Killed", "stop experiments immediately, without checkpoints"),
     Group(
         "label",

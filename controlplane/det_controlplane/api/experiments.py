@@ -55,6 +55,7 @@ from det_controlplane.services.experiments import (
     decisions,
     deletion,
     editing,
+    importance,
     listing,
 )
 from det_controlplane.services.experiments.creation import Submission
@@ -133,6 +134,10 @@ def revision(ctx: Context, request: Request) -> Answer:
 
 def search(ctx: Context, request: Request, query: SearchQuery) -> Answer:
     return json_response(decisions.of(ctx, request.id("experimentId"), whole=query.whole))
+
+
+def hyperparameter_importance(ctx: Context, request: Request) -> Answer:
+    return json_response(importance.of(ctx, request.id("experimentId")))
 
 
 def list_trials(ctx: Context, request: Request, query: TrialQuery) -> Answer:
@@ -301,6 +306,12 @@ ROUTES = (
         f"{_E}/{{experimentId}}/search",
         search,
         summary="What a search decided: its brackets with their rungs, and where and why each trial was stopped",
+        rule=_VIEW,
+    ),
+    get(
+        f"{_E}/{{experimentId}}/importance",
+        hyperparameter_importance,
+        summary="How much each hyperparameter separates the best trials from all trials",
         rule=_VIEW,
     ),
     get(

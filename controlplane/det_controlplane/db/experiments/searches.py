@@ -29,6 +29,17 @@ _SAVE = text(
 )
 
 
+_COST_LIMITS = text("""
+    SELECT s.experiment_id, s.cost_limit_usd FROM searches s JOIN experiments e ON e.id = s.experiment_id
+    WHERE s.cost_limit_usd IS NOT NULL AND NOT s.closed AND e.state = 'ACTIVE' AND NOT e.unmanaged ORDER BY s.experiment_id
+""")
+
+
+def cost_limits(tx: Tx) -> dict[int, float]:
+    """Return the limits in US dollars of the active searches that have one, by experiment."""
+    return {row.experiment_id: row.cost_limit_usd for row in tx.execute(_COST_LIMITS).all()}
+
+
 def snapshot(tx: Tx, experiment_id: int) -> Any:
     return tx.execute(_SNAPSHOT, {"id": experiment_id}).scalar()
 
@@ -90,6 +101,9 @@ _GIVEN = f"""json_build_object('hparams', t.hparams, 'batches', t.total_batches,
         FROM allocations a WHERE a.trial_id = t.id))"""
 _TRIALS_OF = text(_TRIALS.format(given="NULL", stopped_early=STOPPED_EARLY))
 _TRIALS_WITH = text(_TRIALS.format(given=_GIVEN, stopped_early=STOPPED_EARLY))
+_SCORED = text(
+    "SELECT hparams, searcher_metric FROM trials WHERE experiment_id = :id AND searcher_metric IS NOT NULL ORDER BY id"
+)
 _REQUEST_OF = text("SELECT request_id::text FROM trials WHERE id = :id")
 
 
@@ -133,6 +147,13 @@ def trials_of(tx: Tx, experiment_id: int, unit: str, *, whole: bool) -> list[Sea
             given=r.given or {},
         )
         for r in rows
+    ]
+
+
+def scored(tx: Tx, experiment_id: int) -> list[tuple[dict[str, Any], float]]:
+    """Return the hyperparameters and the best metric of each trial that reported one."""
+    return [
+        (row.hparams, row.searcher_metric) for row in tx.execute(_SCORED, {"id": experiment_id})
     ]
 
 

@@ -15,6 +15,13 @@ export function useTrials(experiment) {
   );
 }
 
+/** @typedef {{ metric: string, trials: number, best: number, hyperparameters: { name: string, importance: number }[] }} Importances */
+
+/** The importance of each hyperparameter, the most important first. @param {any} experiment */
+export function useImportance(experiment) {
+  return useLive((signal) => /** @type {Promise<Importances>} */ (get(`/api/v1/experiments/${experiment.id}/importance`, {}, { signal })), [experiment.id, experiment.state], 0, experiment.revision);
+}
+
 /** Return the state that pages show: the searcher may have stopped a trial before its whole training. @param {any} trial @returns {string} */
 export const shownState = (trial) => (trial.stoppedEarly ? "STATE_STOPPED_EARLY" : (trial.shownState ?? trial.state));
 

@@ -1,4 +1,4 @@
-// Where values of a hyperparameter lie between the least and the most, and how much it explains.
+// Where values of a hyperparameter lie between the least and the most.
 import { html } from "../../lib/view.js";
 import { evenTicks, logTicks, tickLabel, tickLabels, valueLimits } from "../../parts/chart_scale.js";
 
@@ -65,38 +65,3 @@ function numericAxis(name, log, limits) {
   const ticks = marks.map((v, i) => /** @type {[number, string]} */ ([at(v), labels[i]]));
   return { name, log, words: null, at, back, ticks, outside: 0 };
 }
-
-/** @param {number[]} values */
-function ranks(values) {
-  const order = values.map((v, i) => [v, i]).sort((a, b) => a[0] - b[0]);
-  const found = Array(values.length).fill(0);
-  for (let i = 0; i < order.length; ) {
-    let j = i;
-    while (j < order.length && order[j][0] === order[i][0]) j++;
-    for (let k = i; k < j; k++) found[order[k][1]] = (i + j - 1) / 2;
-    i = j;
-  }
-  return found;
-}
-
-/** How much of the order of trials an axis explains, of 0 to 1. @param {Axis} axis @param {any[]} rows */
-export function importance(axis, rows) {
-  const y = ranks(rows.map((r) => r.value));
-  const mean = y.reduce((a, b) => a + b, 0) / y.length;
-  const total = y.reduce((sum, v) => sum + (v - mean) ** 2, 0) || 1;
-  if (!axis.words) {
-    const x = ranks(rows.map((r) => axis.at(r.hp[axis.name])));
-    const spread = x.reduce((sum, v) => sum + (v - mean) ** 2, 0) || 1;
-    const together = x.reduce((sum, v, i) => sum + (v - mean) * (y[i] - mean), 0);
-    return together ** 2 / (spread * total);
-  }
-  const groups = new Map();
-  rows.forEach((r, i) => {
-    const key = JSON.stringify(r.hp[axis.name]);
-    groups.set(key, [...(groups.get(key) ?? []), y[i]]);
-  });
-  let between = 0;
-  for (const group of groups.values()) between += group.length * (group.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0) / group.length - mean) ** 2;
-  return between / total;
-}
-
