@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _fields_of_several_kinds(meaning: dict[str, Any], fields: list[Field]) -> li
         field
         for field in fields
         if field.path not in meaning["fields"]
-        and re.sub(r"\(\w+\)", "(*)", field.section) in meaning["sections"]
+        and re.sub(r"\(\w+\).*", "(*)", field.section) in meaning["sections"]
         and not _is_tag(field)
     ]
     counts = Counter(_of_any_kind(field) for field in candidates)
@@ -84,9 +85,10 @@ def _table_of_kinds(fields: list[Field], meaning: dict[str, Any]) -> str:
     """Return one table of fields of several kinds, with a column of the kinds."""
     kinds: dict[str, list[str]] = {}
     for field in fields:
-        kinds.setdefault(_row(field, _meaning(meaning["fields"], field)), []).append(
-            field.section.partition("(")[2].rstrip(")")
-        )
+        kind, _, inner = field.section.partition("(")[2].partition(")")
+        name = f"{inner}.{field.name}".lstrip(".")
+        row = _row(replace(field, name=name), _meaning(meaning["fields"], field))
+        kinds.setdefault(row, []).append(kind)
     rows = [f"{row} {', '.join(f'`{kind}`' for kind in names)} |" for row, names in kinds.items()]
     return "\n".join(
         ["| key | type | default | meaning | methods |", "|---|---|---|---|---|", *rows]

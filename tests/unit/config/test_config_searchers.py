@@ -86,7 +86,8 @@ def test_every_search_method_shows_its_defaults(
     given: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     resolved = config(given)
-    assert resolved.to_json()["searcher"] == COMMON | {"name": given["name"]} | shown
+    ends = {} if given["name"] in ("single", "pbt", "custom") else {"stop_when": None}
+    assert resolved.to_json()["searcher"] == COMMON | {"name": given["name"]} | shown | ends
     assert resolved.searcher.type == given["name"]
 
 
@@ -191,3 +192,47 @@ def test_rejects_source_checkpoint_that_is_not_a_uuid() -> None:
     problems_by_path = problems({"name": "single", "source_checkpoint_uuid": "best"})
     message = "must be the UUID of a checkpoint, not 'best'"
     assert problems_by_path == {"searcher.source_checkpoint_uuid": message}
+
+
+def test_search_may_end_when_its_gain_is_small_or_its_cost_is_high() -> None:
+    stop_when = {"expected_gain_below": 0.001, "or_cost_above": 20}
+    searcher = config({"name": "model_asha", **STOPPING, "stop_when": stop_when}).searcher
+    assert searcher.model_dump()["stop_when"] == {
+        "expected_gain_below": 0.001,
+        "or_cost_above": 20.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "searcher",
+    [
+        {"name": "random", "max_trials": 4},
+        {"name": "grid"},
+        {"name": "adaptive_asha", **STOPPING},
+        {"name": "local_asha", **STOPPING},
+    ],
+)
+def test_search_without_a_model_may_end_by_its_cost_only(searcher: dict[str, Any]) -> None:
+    assert config({**searcher, "stop_when": {"or_cost_above": 20}})
+    refused = problems({**searcher, "stop_when": {"expected_gain_below": 0.1}})
+    assert list(refused) == ["searcher.stop_when.expected_gain_below"]
+    assert "use model_asha, or or_cost_above alone" in next(iter(refused.values()))
+
+
+@pytest.mark.parametrize(
+    ("stop_when", "path"),
+    [
+        ({}, "searcher.stop_when"),
+        ({"or_cost_above": 0}, "searcher.stop_when.or_cost_above"),
+        ({"or_cost_above": float("inf")}, "searcher.stop_when.or_cost_above"),
+        ({"expected_gain_below": -1}, "searcher.stop_when.expected_gain_below"),
+        ({"gain": 1}, "searcher.stop_when.gain"),
+    ],
+)
+def test_wrong_condition_is_refused(stop_when: dict[str, Any], path: str) -> None:
+    assert path in problems({"name": "model_asha", **STOPPING, "stop_when": stop_when})
+
+
+@pytest.mark.parametrize("name", ["single", "custom"])
+def test_search_that_cannot_end_early_refuses_the_key(name: str) -> None:
+    assert "searcher.stop_when" in problems({"name": name, "stop_when": {"or_cost_above": 1}})

@@ -105,6 +105,28 @@ class TestModelAshaThatPromotes(SearcherContract):
     seeds = range(4)
 
 
+class TestModelAshaThatStopsAndEndsEarly(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_TIME,
+        "name": "model_asha",
+        "max_trials": 80,
+        "stop_when": {"expected_gain_below": 0.2},
+    }
+    max_trials = 80
+    seeds = range(4)
+
+
+class TestModelAshaThatPromotesAndEndsEarly(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_LENGTH,
+        "name": "model_asha",
+        "max_trials": 80,
+        "stop_when": {"expected_gain_below": 0.2},
+    }
+    max_trials = 80
+    seeds = range(4)
+
+
 class TestPopulationTraining(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {
         **_METRIC,

@@ -69,3 +69,39 @@ def test_trial_that_the_searcher_stopped_is_shown_as_stopped_early(
         for t in house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     }
     assert states == dict.fromkeys((finished, stopped), "STATE_COMPLETED")
+
+
+def test_search_that_ended_early_says_why(tab: Tab, house: House) -> None:
+    stop_when = {"expected_gain_below": 5.0}
+    searcher = {**ASHA, "name": "model_asha", "max_trials": 90, "stop_when": stop_when}
+    experiment_id = create(house.admin, activate=True, searcher=searcher, hyperparameters=SPACE)
+    for _ in range(60):
+        trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials", limit=-1)["trials"]
+        live = [t for t in trials if not t["state"].endswith("COMPLETED")]
+        if not live:
+            break
+        for batches in (3, 9):
+            validate(house.admin, live[-1]["id"], batches, 1 / (live[-1]["id"] + batches))
+    tab.open(f"/experiments/{experiment_id}/search")
+    sentence = "The search ended early: the expected gain in loss by another full training of"
+    tab.page.get_by_text(sentence).wait_for()
+
+
+def test_hyperparameter_with_its_best_value_in_the_middle_is_important(
+    tab: Tab, house: House
+) -> None:
+    """Importance was a correlation, which is 0 here."""
+    searcher = {"name": "random", "metric": "loss", "max_trials": 60, "max_concurrent_trials": 0}
+    space = {
+        "lr": {"type": "double", "minval": 0, "maxval": 1},
+        "other": {"type": "double", "minval": 0, "maxval": 1},
+    }
+    experiment_id = create(house.admin, activate=True, searcher=searcher, hyperparameters=space)
+    trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials", limit=-1)["trials"]
+    for trial in trials:
+        validate(house.admin, trial["id"], 3, abs(trial["hparams"]["lr"] - 0.5))
+    tab.open(f"/experiments/{experiment_id}/hyperparameters")
+    tab.page.get_by_text("Difference between the best 15 of 60 trials by loss").wait_for()
+    bars = tab.page.locator(".bars li")
+    assert bars.first.locator(".cut").inner_text() == "lr"
+    assert int(bars.first.locator(".number").inner_text().split()[0]) > 80

@@ -1,7 +1,7 @@
 """The `searcher` section: a model for each search method (docs/reference/experiment-config.md#searcher)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -58,25 +58,57 @@ class _Searcher(CheckedModel):
             yield Problem("source_checkpoint_uuid", message)
 
 
+class StopWhen(CheckedModel):
+    """Conditions that end a search before its last trial. One of them is enough."""
+
+    expected_gain_below: Annotated[float, Field(gt=0)] | None = None
+    or_cost_above: Annotated[float, Field(gt=0)] | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if self.expected_gain_below is None and self.or_cost_above is None:
+            yield Problem("", "needs expected_gain_below, or_cost_above (US dollars) or both")
+
+
+class _Ending(_Searcher):
+    """A search with many trials, which may end before its last one."""
+
+    stop_when: StopWhen | None = None
+    has_model: ClassVar[bool] = False
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        stop_when: Any = self.stop_when
+        gain = (
+            stop_when.get("expected_gain_below")
+            if isinstance(stop_when, dict)
+            else getattr(stop_when, "expected_gain_below", None)
+        )
+        if gain is not None and not self.has_model:
+            yield Problem(
+                "stop_when.expected_gain_below",
+                f"needs a model of the metric, which {self.type} does not have: use model_asha, or or_cost_above alone",
+            )
+
+
 class Single(_Searcher):
     name: Literal["single"]
     max_length: MaxLength | None = None
 
 
-class Random(_Searcher):
+class Random(_Ending):
     name: Literal["random"]
     max_trials: Trials
     max_concurrent_trials: Natural = 16
     max_length: MaxLength | None = None
 
 
-class Grid(_Searcher):
+class Grid(_Ending):
     name: Literal["grid"]
     max_concurrent_trials: Natural = 16
     max_length: MaxLength | None = None
 
 
-class _Halving(_Searcher):
+class _Halving(_Ending):
     """A search that stops trials by time_metric, or promotes them by length as versions before 0.38 did."""
 
     max_trials: Trials
@@ -124,6 +156,7 @@ class LocalASHA(_Halving):
 class ModelASHA(_Halving):
     """ASHA with a Gaussian process that proposes trials and decides which of them continue."""
 
+    has_model: ClassVar[bool] = True
     name: Literal["model_asha"]
     num_rungs: Rungs | None = None
     max_rungs: Rungs = 3

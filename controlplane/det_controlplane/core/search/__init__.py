@@ -11,8 +11,10 @@ from .actions import (
     TrainTo,
 )
 from .custom import RemoteSearch
+from .ending import Ending, EndReason
 from .events import (
     Continued,
+    CostExceeded,
     CustomOperations,
     Event,
     Exited,
@@ -36,8 +38,11 @@ __all__ = [
     "LISTED_METRICS",
     "Action",
     "Continued",
+    "CostExceeded",
     "Create",
     "CustomOperations",
+    "EndReason",
+    "Ending",
     "Event",
     "ExitReason",
     "Exited",

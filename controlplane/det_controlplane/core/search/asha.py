@@ -8,6 +8,7 @@ from typing import Any
 
 from .actions import Action, Stop, TrainTo
 from .brackets import initial_trials, rung_units
+from .ending import Ending
 from .history import NO_HISTORY, History, Outcome, new_history
 from .method import NOTHING, WORST, Method, as_loss, read_loss, read_time
 from .rung import Rung, StoppingRung, pack, unpack
@@ -80,7 +81,7 @@ class StoppingAsha(Method):
         self._proposal.forget(request_id)
         self._history.removed(request_id)
         self._invalid += 1
-        return [Stop(request_id), *self._create()]
+        return [Stop(request_id), *self._replace()]
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
         losses = self._passed.pop(request_id)
@@ -100,6 +101,12 @@ class StoppingAsha(Method):
 
     def progress(self) -> float:
         return self._config.progress(len(self._rungs[0]), self._completed - self._invalid)
+
+    def expected_gain(self) -> float | None:
+        return self._proposal.expected_gain()
+
+    def ending(self) -> Ending | None:
+        return self._proposal.ending()
 
     def watched(self) -> Sequence[History]:
         self._history = new_history(self._units)
@@ -145,13 +152,10 @@ class StoppingAsha(Method):
     def _stop(self, request_id: str, early: bool) -> list[Action]:
         del self._passed[request_id]
         self._proposal.close(request_id)
-        stop = Stop(request_id, early)
-        if self._created - self._invalid < self._config.max_trials:
-            return [stop, *self._create()]
-        return [stop]
+        return [Stop(request_id, early), *self._replace()]
 
     def _replace(self) -> Sequence[Action]:
-        if self._created - self._invalid < self._config.max_trials:
+        if self._created - self._invalid < self._config.max_trials and self.ending() is None:
             return self._create()
         return NOTHING
 

@@ -8,6 +8,7 @@ from typing import Any
 from .actions import Action, Park, Stop, TrainTo
 from .asha import AshaConfig
 from .brackets import initial_trials, rung_units
+from .ending import Ending
 from .history import NO_HISTORY, History, Outcome, RungCut, new_history
 from .method import NOTHING, Method, as_loss, read_loss, read_time
 from .promotion_rung import PromotionRung, Waiting
@@ -67,7 +68,7 @@ class PromotionAsha(Method):
         self._proposal.forget(request_id)
         self._history.removed(request_id)
         self._invalid += 1
-        return [Stop(request_id), *self._create()]
+        return [Stop(request_id), *([] if self.ending() else self._create())]
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
         return self._lose(request_id)
@@ -81,6 +82,12 @@ class PromotionAsha(Method):
 
     def progress(self) -> float:
         return self._config.progress(self._rungs[0].arrived, self._completed - self._invalid)
+
+    def expected_gain(self) -> float | None:
+        return self._proposal.expected_gain()
+
+    def ending(self) -> Ending | None:
+        return self._proposal.ending()
 
     def watched(self) -> Sequence[History]:
         self._history = new_history(self._units)
@@ -122,7 +129,8 @@ class PromotionAsha(Method):
         self._arrivals += 1
         rung.wait((loss, self._arrivals, request_id))
         promotions = self._promote(index)
-        actions: list[Action] = [] if request_id in self._training else [Park(request_id)]
+        waits = request_id not in self._training and self.ending() is None
+        actions: list[Action] = [Park(request_id)] if waits else []
         return [*actions, *(promotions or self._create_if_due()), *self._close_full_rungs()]
 
     def _lose(self, request_id: str) -> Sequence[Action]:
@@ -140,7 +148,7 @@ class PromotionAsha(Method):
     def _promote(self, index: int) -> list[Action]:
         """Promote the best waiting trial if the rung may promote another one."""
         rung = self._rungs[index]
-        if rung.promoted >= int(rung.arrived // self._config.divisor):
+        if rung.promoted >= int(rung.arrived // self._config.divisor) or self.ending():
             return []
         request_id = self._take_best(rung)
         if request_id is None:
@@ -171,7 +179,11 @@ class PromotionAsha(Method):
         return chosen
 
     def _close_full_rungs(self) -> list[Action]:
-        """Stop the trials that wait at rungs which no other trial can reach. They cannot be promoted any more."""
+        """Stop the trials that wait at rungs which no other trial can reach. They cannot be promoted any more.
+
+        A search that ends early stops all waiting trials."""
+        if self.ending() is not None:
+            return [action for rung in self._rungs[:-1] for action in self._release(rung)]
         actions: list[Action] = []
         arrivals = self._config.max_trials
         for index, rung in enumerate(self._rungs[:-1]):
@@ -201,7 +213,7 @@ class PromotionAsha(Method):
         )
 
     def _create_if_due(self) -> list[Action]:
-        if self._created - self._invalid >= self._config.max_trials:
+        if self._created - self._invalid >= self._config.max_trials or self.ending():
             return []
         request_id = self._proposal.resume(self._waits)
         if request_id is None:

@@ -125,6 +125,21 @@ class Continued:
         return {"type": "continued", "request_ids": list(self.request_ids)}
 
 
+@dataclass(frozen=True, slots=True)
+class CostExceeded:
+    """The cost of the experiment is above the limit of `stop_when`."""
+
+    cost_usd: float
+    limit_usd: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "cost_exceeded",
+            "cost_usd": self.cost_usd,
+            "limit_usd": self.limit_usd,
+        }
+
+
 Event = (
     Started
     | Validated
@@ -135,6 +150,7 @@ Event = (
     | Progressed
     | Inactivated
     | Continued
+    | CostExceeded
 )
 
 _TYPES: dict[str, type[Any]] = {
@@ -147,6 +163,7 @@ _TYPES: dict[str, type[Any]] = {
     "progressed": Progressed,
     "inactivated": Inactivated,
     "continued": Continued,
+    "cost_exceeded": CostExceeded,
 }
 
 

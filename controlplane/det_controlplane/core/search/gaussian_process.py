@@ -5,6 +5,7 @@ It is made for some 60 points: building it takes about 2 ms, and a prediction 50
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from itertools import repeat
 from operator import mul
 
@@ -46,6 +47,16 @@ class GaussianProcess:
         self._rows.append([*row, diagonal])
         self._weights = []
 
+    def with_values(self, values: Sequence[float], mean: float) -> "GaussianProcess":
+        """Return the process of other values at the same points. It shares the Cholesky factor."""
+        other = copy(self)
+        other._mean, other._points, other._rows = mean, self._points[:], self._rows[:]
+        other._whitened, other._weights = [], []
+        for row, value in zip(self._rows, values, strict=True):
+            residual = value - mean - _dot(row, other._whitened)
+            other._whitened.append(residual / row[-1])
+        return other
+
     def covariances(self, point: Sequence[float]) -> list[float]:
         """Return the covariances of a point with all observations, for `mean` and `variance`."""
         return self._covariances(list(map(mul, point, self._scales)))
@@ -55,7 +66,11 @@ class GaussianProcess:
         return self._mean + _dot(covariances, weights)
 
     def variance(self, covariances: Sequence[float]) -> float:
-        return max(1 - _square(self._solve_rows(covariances)), _SMALLEST) * self.scale()
+        return self.unit_variance(covariances) * self.scale()
+
+    def unit_variance(self, covariances: Sequence[float]) -> float:
+        """Return the variance without its scale. It does not depend on the values."""
+        return max(1 - _square(self._solve_rows(covariances)), _SMALLEST)
 
     def scale(self) -> float:
         """Return the most likely variance of the process."""
@@ -94,5 +109,5 @@ def _square(vector: Sequence[float]) -> float:
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    product: float = sum(map(mul, left, right))
+    product: float = sum(map(mul, left, right))  # as far as both go
     return product

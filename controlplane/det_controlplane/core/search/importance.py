@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _TOP = 0.1  # The best trials are this fraction of all,
-_FEW = 8  # or so many, if the fraction is smaller,
-_MOST_OF_FEW = 0.4  # but never more than this fraction.
+_FEW = 16  # or so many, if the fraction is smaller,
+_MOST_OF_FEW = 0.25  # but never more than this fraction.
 _BINS = 8  # A bin of the trials should contain at least two of the best ones by chance.
 _PER_BIN = 2
 # A difference counts if chance would seldom cause it: it exceeds its expected value by so many standard deviations.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .actions import Action
+from .ending import Ending
 from .history import History
 
 NOTHING: tuple[Action, ...] = ()
@@ -73,6 +74,14 @@ class Method(ABC):
     def watched(self) -> Sequence[History]:
         """Start to record decisions at rungs and return the records by bracket. Methods without rungs have none."""
         return ()
+
+    def expected_gain(self) -> float | None:
+        """Return the expected improvement of the metric by another full training, if the method has a model."""
+        return None
+
+    def ending(self) -> Ending | None:
+        """Return why the method creates no more trials before `max_trials`, or None."""
+        return None
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from .actions import Create
+from .ending import Ending
+from .expected_gain import GainModel, GainWatch, improvement
 from .gaussian_process import GaussianProcess
 from .local_asha import neighbour_of
 from .rng import Rng
@@ -42,13 +44,22 @@ class _Decision:
     waiting: str | None = None  # the trial to continue; None: create a trial
 
 
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    improvement: float  # in the model's units
+    gain: float  # in units of the metric
+    decision: _Decision
+
+
 class ModelProposal(Proposal):
     """Choose the trials with the largest expected improvement at the last rung."""
 
     considered: ClassVar[int] = _WAITING
 
-    def __init__(self, sampler: Sampler, num_rungs: int) -> None:
+    def __init__(self, sampler: Sampler, num_rungs: int, least_gain: float | None = None) -> None:
+        """Make a proposal that ends the search when its expected gain is below `least_gain`."""
         super().__init__(sampler)
+        self._watch = GainWatch(least_gain)
         self._leaves = leaves_of(sampler.space)
         self._surrogate = Surrogate(self._leaves, num_rungs)
         self._observations = Observations()
@@ -96,8 +107,15 @@ class ModelProposal(Proposal):
             self.record(request_id, 0, math.inf)  # The trial failed, and its neighbours may too.
         self._points.pop(request_id, None)
 
+    def expected_gain(self) -> float | None:
+        return self._watch.expected()
+
+    def ending(self) -> Ending | None:
+        return self._watch.ending()
+
     def snapshot(self) -> dict[str, Any]:
         return {
+            "gain": self._watch.snapshot(),
             "observations": self._observations.snapshot(),
             "surrogate": self._surrogate.snapshot(),
             "points": {request_id: pack(point) for request_id, point in self._points.items()},
@@ -106,6 +124,8 @@ class ModelProposal(Proposal):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        if "gain" in state:  # snapshots of earlier versions have none
+            self._watch.restore(state["gain"])
         self._observations.restore(state["observations"])
         self._surrogate.restore(state["surrogate"])
         self._points = {request_id: unpack(point) for request_id, point in state["points"].items()}
@@ -131,6 +151,7 @@ class ModelProposal(Proposal):
         """Return the decisions with the largest expected improvement, the best first."""
         window = self._observations.window()
         model = self._surrogate.fit(window)
+        gain_model = GainModel(model, [entry.loss for entry in window])
         known = {entry.request_id: entry.point for entry in window}
         means = {request_id: self._mean(model, point) for request_id, point in known.items()}
         ranked = sorted(known, key=means.__getitem__)
@@ -143,29 +164,39 @@ class ModelProposal(Proposal):
         near = [self._neighbour(parents, rng) for _ in range(max(_NEIGHBOURS, 3 * count))]
         anywhere = [self._snap([rng.uniform() for _ in self._leaves]) for _ in range(_ANYWHERE)]
         # The model predicts the mean far from all observations. Predictions near the parents would displace it.
-        gains = [
-            *self._gains(model, best, [_Decision(point) for point in near], count),
-            *self._gains(model, best, [_Decision(point) for point in anywhere], count),
-            *self._gains(
-                model, best, [_Decision(known[rid], rid) for rid in waiting[:_WAITING]], count
-            ),
+        pools = (
+            [_Decision(point) for point in near],
+            [_Decision(point) for point in anywhere],
+            [_Decision(known[request_id], request_id) for request_id in waiting[:_WAITING]],
+        )
+        weighed = [
+            entry for pool in pools for entry in self._weigh(model, gain_model, best, pool, count)
         ]
-        gains.sort(key=lambda entry: entry[0], reverse=True)
-        return [decision for _, decision in gains[:count]]
+        if gain_model.known:
+            self._watch.add(max(entry.gain for entry in weighed), self._observations.count)
+        weighed.sort(key=lambda entry: entry.improvement, reverse=True)
+        return [entry.decision for entry in weighed[:count]]
 
-    def _gains(
-        self, model: GaussianProcess, best: float, candidates: Sequence[_Decision], count: int
-    ) -> list[tuple[float, _Decision]]:
+    def _weigh(
+        self,
+        model: GaussianProcess,
+        gain_model: GainModel,
+        best: float,
+        candidates: Sequence[_Decision],
+        count: int,
+    ) -> list[_Weighed]:
         """Return the expected improvement on `best` of the candidates with the best predictions."""
         predicted = []
         for candidate in candidates:
             covariances = model.covariances(self._surrogate.at(candidate.point))
             predicted.append((model.mean(covariances), covariances, candidate))
         predicted.sort(key=lambda entry: entry[0])
-        return [
-            (_improvement(best - mean, math.sqrt(model.variance(covariances))), candidate)
-            for mean, covariances, candidate in predicted[: max(_WEIGHED, count)]
-        ]
+        weighed = []
+        for mean, covariances, candidate in predicted[: max(_WEIGHED, count)]:
+            variance = model.unit_variance(covariances)
+            expected = improvement(best - mean, math.sqrt(variance * model.scale()))
+            weighed.append(_Weighed(expected, gain_model.gain(covariances, variance), candidate))
+        return weighed
 
     def _mean(self, model: GaussianProcess, point: Sequence[float]) -> float:
         return model.mean(model.covariances(self._surrogate.at(point)))
@@ -177,10 +208,3 @@ class ModelProposal(Proposal):
     def _snap(self, point: Sequence[float]) -> list[float]:
         """Return the point with equal coordinates for equal integers and categories."""
         return encode(self._leaves, decode(self._sampler.space, self._leaves, point))
-
-
-def _improvement(gain: float, deviation: float) -> float:
-    """Return the expected improvement for a predicted gain and its standard deviation."""
-    u = gain / deviation
-    density = math.exp(-u * u / 2) / math.sqrt(2 * math.pi)
-    return deviation * (u * math.erfc(-u / math.sqrt(2)) / 2 + density)

@@ -160,7 +160,8 @@ def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
 def _model_asha(searcher: Searcher, sampler: Sampler) -> Method:
     (bracket,) = brackets_of(searcher)
     config = _asha_config(searcher, bracket)
-    proposal = ModelProposal(sampler, bracket.rungs)
+    least_gain = (searcher.get("stop_when") or {}).get("expected_gain_below")
+    proposal = ModelProposal(sampler, bracket.rungs, least_gain)
     if promotes(searcher):
         return PromotionAsha(proposal, config)
     return StoppingAsha(proposal, config, RecentRung)

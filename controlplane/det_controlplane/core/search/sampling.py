@@ -15,6 +15,7 @@ from det_controlplane.core.hparams import (
 )
 
 from .actions import Create
+from .ending import Ending
 from .rng import Rng
 
 Draw = Callable[[Rng], Any]
@@ -96,6 +97,14 @@ class Proposal:
     def choose(self, waiting: Sequence[str]) -> str:
         """Return the trial to promote. `waiting` has the best trials of a rung, the best first."""
         return waiting[0]
+
+    def expected_gain(self) -> float | None:
+        """Return the expected improvement of the metric by another full training, if there is a model."""
+        return None
+
+    def ending(self) -> Ending | None:
+        """Return why no more trials should be trained, or None."""
+        return None
 
     def forget(self, request_id: str) -> None:
         """Remove the records of a trial with invalid hyperparameters."""

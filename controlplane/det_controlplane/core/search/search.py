@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .actions import Action, Create, Fail, Shutdown, Stop
+from .ending import Ending, EndReason, ending_from_json
 from .events import (
     Continued,
+    CostExceeded,
     CustomOperations,
     Event,
     Exited,
@@ -51,6 +53,7 @@ class Search:
         self._invalid = 0
         self._started = False
         self._over = False
+        self._cost_ending: Ending | None = None
         self._folds: dict[type[Any], Callable[[Any], Sequence[Action]]] = {
             Started: self._start,
             Validated: self._validate,
@@ -61,12 +64,18 @@ class Search:
             Progressed: self._progressed,
             Inactivated: self._inactivate,
             Continued: self._continue,
+            CostExceeded: self._exceed_cost,
         }
 
     @property
     def over(self) -> bool:
         """Return whether Shutdown or Fail was returned. Later events have no effect."""
         return self._over
+
+    @property
+    def ending(self) -> Ending | None:
+        """Return why the search ends before its last trial, or None."""
+        return self._cost_ending or self.method.ending()
 
     @property
     def requested(self) -> int:
@@ -108,6 +117,7 @@ class Search:
             "invalid": self._invalid,
             "started": self._started,
             "over": self._over,
+            "cost_ending": None if self._cost_ending is None else self._cost_ending.to_json(),
             "method": self.method.snapshot(),
         }
 
@@ -121,6 +131,7 @@ class Search:
         self._invalid = snapshot["invalid"]
         self._started = snapshot["started"]
         self._over = snapshot["over"]
+        self._cost_ending = ending_from_json(snapshot.get("cost_ending"))
         self.method.restore(snapshot["method"])
 
     def _start(self, event: Started) -> Sequence[Action]:
@@ -170,9 +181,11 @@ class Search:
         if status == _UNKNOWN:
             return NOTHING
         self._closed += 1
-        if status == _RUNNING:
+        if self._cost_ending is not None:
+            actions: Sequence[Action] = NOTHING  # the search creates no more trials
+        elif status == _RUNNING:
             last_actions = self.method.finished(event.request_id)
-            actions: Sequence[Action] = [*last_actions, *self.method.exited(event.request_id)]
+            actions = [*last_actions, *self.method.exited(event.request_id)]
         else:
             actions = self.method.exited(event.request_id)
         if self._closed == self._requested and not any(type(a) is Create for a in actions):
@@ -197,9 +210,18 @@ class Search:
     def _inactivate(self, event: Inactivated) -> Sequence[Action]:
         return self.method.inactivated(event.state)
 
+    def _exceed_cost(self, event: CostExceeded) -> Sequence[Action]:
+        """Stop all trials with their checkpoints. The search completes after their exits."""
+        if self._cost_ending is not None:
+            return NOTHING
+        self._cost_ending = Ending(EndReason.COST_ABOVE, event.cost_usd, event.limit_usd)
+        running = [rid for rid, status in self._live.items() if status == _RUNNING]
+        return [Stop(request_id, early=True) for request_id in running]
+
     def _continue(self, event: Continued) -> Sequence[Action]:
         """Continue an ended experiment. Canceled trials are still live here, because their exits were not folded."""
         self._over = False
+        self._cost_ending = None
         self._failures = self._cancels = 0
         again = set(event.request_ids)
         absent_ids = [request_id for request_id in self._live if request_id not in again]

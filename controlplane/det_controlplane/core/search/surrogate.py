@@ -144,18 +144,24 @@ class Surrogate:
         return features
 
 
+def scale_of(losses: Sequence[float]) -> tuple[float, float]:
+    """Return the best loss and a positive distance from it: of the median if possible."""
+    ascending = sorted(losses)
+    best, median = ascending[0], ascending[len(ascending) // 2]
+    spread = median - best
+    if not math.isfinite(spread) or spread <= 0:
+        spread = next((loss - best for loss in ascending if 0 < loss - best < math.inf), 1.0)
+    return best, spread
+
+
 def standardise(losses: Sequence[float]) -> list[float]:
     """Return logarithms of the distances from the best loss, with mean 0 and variance 1.
 
     The logarithm magnifies differences between good losses. All bad losses, and infinite ones, are alike.
     """
-    ascending = sorted(losses)
-    best, median = ascending[0], ascending[len(ascending) // 2]
+    best, spread = scale_of(losses)
     if math.isinf(best):
         return [0.0] * len(losses)
-    spread = median - best
-    if not math.isfinite(spread) or spread <= 0:
-        spread = next((loss - best for loss in ascending if 0 < loss - best < math.inf), 1.0)
     logs = [math.log(min((loss - best) / spread, _CEILING) + _FLOOR) for loss in losses]
     mean = sum(logs) / len(logs)
     deviation = math.sqrt(sum((log - mean) ** 2 for log in logs) / len(logs)) or 1.0

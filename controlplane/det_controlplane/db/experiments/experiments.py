@@ -148,7 +148,8 @@ def _insert_with(context: str) -> TextClause:
                 :log_retention_days, :idempotency_key, :now, :now)
             RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial, {_LEAST_SLOTS.format("")},
                 json_build_object('searcher', config->'searcher', 'hyperparameters', config->'hyperparameters') AS searched),
-        search AS (INSERT INTO searches (experiment_id) SELECT id FROM made)
+        search AS (INSERT INTO searches (experiment_id, cost_limit_usd)
+            SELECT id, (searched #>> '{{searcher,stop_when,or_cost_above}}')::double precision FROM made)
         SELECT * FROM made
     """)
 

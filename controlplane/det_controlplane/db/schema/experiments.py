@@ -240,6 +240,8 @@ searches = Table(
     Column("snapshot_seq", BigInteger, nullable=False, server_default=text("0")),
     Column("snapshot", ORDERED_JSON),
     Column("closed", Boolean, nullable=False, server_default=text("false")),
+    # From the configuration: a search with a higher cost ends.
+    Column("cost_limit_usd", Double),
     CheckConstraint("snapshot_seq <= seq", name="snapshot_seq"),
 )
 

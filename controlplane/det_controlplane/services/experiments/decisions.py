@@ -6,12 +6,13 @@ from typing import Any
 
 from det_controlplane.core import search
 from det_controlplane.core.hparams import Space
-from det_controlplane.core.search import History, Judgement, JudgementWording, Outcome
+from det_controlplane.core.search import Ending, History, Judgement, JudgementWording, Outcome
 from det_controlplane.db.experiments import searches
 from det_controlplane.db.experiments.searches import SearchedTrial, StoredSearch
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.memory import WatchedSearch
+from det_controlplane.services.money import costs
 from det_controlplane.services.search.journal import parse_space
 
 # Methods that compare trials at rungs.
@@ -32,13 +33,16 @@ def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, An
             raise Missing(f"experiment {experiment_id} not found")
         unit = search.unit_of(row.searcher)
         trials = searches.trials_of(tx, experiment_id, unit, whole=whole)
-    histories = _histories(ctx, experiment_id, row)
+    watched = _watched(ctx, experiment_id, row)
+    histories = watched.histories if watched else ()
+    view = _SearchView(row, histories, watched.search.ending if watched else None)
     return {
         "method": row.searcher["name"], "metric": row.searcher.get("metric") or "", "unit": unit,
         "smallerIsBetter": row.searcher.get("smaller_is_better", True),
         "divisor": row.searcher.get("divisor") if histories else None,
         "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(row, histories), strict=True)],
-        "trials": [_SearchView(row, histories).trial(t) for t in trials],
+        "ending": view.ending_json(), "expectedGain": _expected_gain(ctx, experiment_id, row, watched, trials),
+        "trials": [view.trial(t) for t in trials],
     }  # fmt: skip
 
 
@@ -49,14 +53,55 @@ def sentence_of(ctx: Context, experiment_id: int, trial_id: int, state: str) -> 
         if row is None or row.searcher["name"] not in _HALVING:
             return ""
         request_id = searches.request_of(tx, trial_id)
-    view = _SearchView(row, _histories(ctx, experiment_id, row))
-    return view.sentence(request_id, state)
+    watched = _watched(ctx, experiment_id, row)
+    view = _SearchView(row, watched.histories, watched.search.ending) if watched else None
+    return view.sentence(request_id, state) if view else ""
+
+
+def ending_of(ctx: Context, experiment_id: int) -> str:
+    """Return why the search of an experiment ended before its last trial, or ''."""
+    with ctx.db.autocommit() as tx:
+        row = searches.searching(tx, experiment_id)
+    if row is None or not row.searcher.get("stop_when"):
+        return ""
+    watched = _watched(ctx, experiment_id, row)
+    ending = watched.search.ending if watched else None
+    return ending.sentence(str(row.searcher["metric"])) if ending else ""
+
+
+def _expected_gain(
+    ctx: Context,
+    experiment_id: int,
+    row: StoredSearch,
+    watched: WatchedSearch | None,
+    trials: Sequence[SearchedTrial],
+) -> dict[str, Any] | None:
+    """Return the expected gain of another full training, also for each dollar if the trainings cost money."""
+    gain = watched.search.method.expected_gain() if watched else None
+    if gain is None:
+        return None
+    (cost,) = costs.of_experiments(ctx, [experiment_id])
+    trained = sum(trial.trained for trial in trials)
+    usd = cost["costUsd"] / trained * search.report_lengths(row.searcher)[-1] if trained else 0
+    return {
+        "value": gain,
+        "limit": (row.searcher.get("stop_when") or {}).get("expected_gain_below"),
+        "usdOfTraining": round(usd, 6) if usd else None,
+        "perUsd": gain / usd if usd else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class _SearchView:
     found: StoredSearch
     histories: Sequence[History]
+    ending: Ending | None
+
+    def ending_json(self) -> dict[str, Any] | None:
+        if self.ending is None:
+            return None
+        sentence = self.ending.sentence(str(self.found.searcher["metric"]))
+        return {"reason": self.ending.reason.value, "sentence": sentence}
 
     def trial(self, trial: SearchedTrial) -> dict[str, Any]:
         bracket, judgements = self._of(trial.request_id)
@@ -81,10 +126,11 @@ class _SearchView:
             return ""
         last = judgements[-1]
         final_outcomes = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
-        if state in ("ERROR", "CANCELED") or (
-            state == "COMPLETED" and last.outcome not in final_outcomes
-        ):
+        if state in ("ERROR", "CANCELED"):
             return ""
+        if state == "COMPLETED" and last.outcome not in final_outcomes:
+            metric = str(self.found.searcher["metric"])
+            return f"was stopped, because {self.ending.sentence(metric)}" if self.ending else ""
         return _wordings(self.found, self.histories)[bracket].sentence(last)
 
     def _of(self, request_id: str) -> tuple[int | None, Sequence[Judgement]]:
@@ -119,10 +165,10 @@ def _wordings(row: StoredSearch, histories: Sequence[History]) -> list[Judgement
     ]
 
 
-def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[History]:
-    """Fold the events since the last request in this process."""
-    if row.searcher["name"] not in _HALVING:
-        return ()
+def _watched(ctx: Context, experiment_id: int, row: StoredSearch) -> WatchedSearch | None:
+    """Fold the events since the last request in this process, if the search has anything to show."""
+    if row.searcher["name"] not in _HALVING and not row.searcher.get("stop_when"):
+        return None
     cache = ctx.memory.watched.pop(experiment_id)
     if cache is None or cache.seq > row.seq:
         space: Space = parse_space({"hyperparameters": row.hyperparameters})
@@ -134,4 +180,4 @@ def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[
         cache.search.fold(search.event_from_json(event))
     cache.seq = row.seq
     ctx.memory.watched.store(experiment_id, cache)
-    return cache.histories
+    return cache

@@ -13,7 +13,7 @@ from det_controlplane.db.scheduling import allocations, pool_marks
 from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding, watched_deadlines
-from det_controlplane.services.maintenance import budgets, effects
+from det_controlplane.services.maintenance import budgets, effects, search_costs
 from det_controlplane.services.money import costs
 from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.tasks import lifecycle, resources
@@ -32,6 +32,7 @@ def run(ctx: Context) -> float | None:
     unmanaged.end_silent_trials(ctx)
     lifecycle.end_idle_tasks(ctx)
     budgets.enforce_if_due(ctx)
+    search_costs.enforce_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     look_at = watched_deadlines.look_if_due(ctx)
@@ -97,6 +98,7 @@ def _next_due_s(ctx: Context, look_at: datetime | None) -> float | None:
             deciding.next_due(ctx, tx),
             look_at,
             budgets.next_due(ctx, tx),
+            search_costs.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]
     return None if not times else max(0.0, (min(times) - now).total_seconds())

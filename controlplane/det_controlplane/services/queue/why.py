@@ -62,6 +62,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         return [_entry(reason, spent, nearly, deadline) for reason in reasons]
     ended = _state_entry(subject, spent)
     sentence = _describe_decision(ctx, kind, id, subject) or ended["sentence"]
+    sentence += _early_ending(ctx, kind, subject)
     sentence += _refusal_note(refused) + (f"; {warning}" if warning else "")
     return [{**ended, "sentence": sentence, "warning": warning}]
 
@@ -136,6 +137,14 @@ def _describe_decision(ctx: Context, kind: str, id: str, subject: Subject) -> st
     if subject.state != "COMPLETED" and not (subject.state == "ACTIVE" and subject.parked):
         return ""
     return decisions.sentence_of(ctx, subject.experiment_id, int(id), subject.state)
+
+
+def _early_ending(ctx: Context, kind: str, subject: Subject) -> str:
+    """Return why the search of a completed experiment ended before its last trial."""
+    if kind != "experiment" or subject.state != "COMPLETED" or subject.experiment_id is None:
+        return ""
+    ending = decisions.ending_of(ctx, subject.experiment_id)
+    return f"; {ending}" if ending else ""
 
 
 def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:

@@ -58,6 +58,10 @@ class Journal:
         method = self._folded().method
         return method if isinstance(method, search.RemoteSearch) else None
 
+    def ending(self) -> search.Ending | None:
+        """Return why the search ends before its last trial, or None."""
+        return self._folded().ending
+
     def progress(self, now: datetime) -> float | None:
         """Return how far the search is; None when it is too early to look at all trials again."""
         folded = self._folded()

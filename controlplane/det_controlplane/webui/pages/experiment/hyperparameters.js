@@ -2,17 +2,18 @@
 import { counted, metric } from "../../lib/format.js";
 import { useRoving } from "../../lib/roving.js";
 import { ask, link, place } from "../../lib/router.js";
-import { flat, useTrials, varied } from "../../lib/trials.js";
+import { flat, useImportance, useTrials, varied } from "../../lib/trials.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
 import { colourOf } from "../../parts/curve_look.js";
 import { Pick } from "../../parts/fields.js";
 import { useScaleChoice } from "../../parts/metric_charts.js";
-import { axisOf, declared, goalAxis, importance, Label, LETTER, LINE, linesOf } from "./hp_axis.js";
+import { axisOf, declared, goalAxis, Label, LETTER, LINE, linesOf } from "./hp_axis.js";
 import { fits, Parallel } from "./hp_parallel.js";
 
 /** @typedef {import("./hp_axis.js").Axis} Axis */
 /** @typedef {import("./hp_axis.js").Row} Row */
+/** @typedef {import("../../lib/trials.js").Importances} Importances */
 
 // A comparison of more curves would be unreadable.
 const COMPARED = 8;
@@ -28,6 +29,7 @@ export function Hyperparameters({ experiment }) {
 function Views({ experiment, trials }) {
   const [brushes, setBrushes] = useState(/** @type {import("./hp_parallel.js").Brushes} */ ({}));
   const choice = useScaleChoice();
+  const importances = useImportance(experiment);
   const names = varied(trials);
   if (!names.length) {
     return html`<div class="panel"><${Empty} title="Nothing to compare yet"><p>At least two trials with different hyperparameters must report ${experiment.searcherMetric}.</p><//></div>`;
@@ -36,16 +38,17 @@ function Views({ experiment, trials }) {
   const rows = trials.map((t) => ({ id: t.id, value: t.searcherMetricValue, hp: flat(t.hparams) }));
   const axes = names.map((name) => axisOf(name, rows.map((r) => r.hp[name]), declared(experiment.hyperparameters, name)?.type === "log"));
   const goal = goalAxis(experiment.searcherMetric, rows.map((r) => r.value), choice);
-  const shares = axes.map((axis) => ({ axis, share: importance(axis, rows) })).sort((a, b) => b.share - a.share);
+  const order = new Map(importances.data?.hyperparameters.map((h, i) => [h.name, i]));
+  const ordered = [...axes].sort((a, b) => (order.get(a.name) ?? axes.length) - (order.get(b.name) ?? axes.length));
   const within = rows.filter((r) => fits(r, [...axes, goal], goal, brushes));
   return html`
     <div class="stack">
-      <${Panel} title="Importance"><${Importance} shares=${shares} metricName=${experiment.searcherMetric} /><//>
+      <${Panel} title="Importance"><${Loaded} of=${importances}>${(/** @type {Importances} */ found) => html`<${Importance} found=${found} />`}<//><//>
       <${Panel} title="Parallel coordinates" actions=${html`${choice.controls}<${Within} within=${within} rows=${rows} smaller=${smaller} clear=${() => setBrushes({})} />`}>
         <${Parallel} axes=${[...axes, goal]} rows=${rows} smaller=${smaller} brushes=${brushes} setBrushes=${setBrushes} />
         ${goal.outside > 0 && html`<p class="faint small" role="status">${counted(goal.outside, "trial")} of ${rows.length} ${goal.outside === 1 ? "lies" : "lie"} beyond the axis of ${goal.name}, drawn at its end.</p>`}
       <//>
-      ${axes.length > 1 && html`<${HeatMap} axes=${shares.map((s) => s.axis)} goal=${goal} rows=${within} smaller=${smaller} />`}
+      ${axes.length > 1 && html`<${HeatMap} axes=${ordered} goal=${goal} rows=${within} smaller=${smaller} />`}
       <div class="columns">
         ${axes.map((axis) => html`<${Panel} title=${axis.name}><${Scatter} axis=${axis} goal=${goal} rows=${within} /><//>`)}
       </div>
@@ -64,11 +67,18 @@ function Within({ within, rows, smaller, clear }) {
   `;
 }
 
-/** @param {{ shares: { axis: Axis, share: number }[], metricName: string }} props */
-const Importance = ({ shares, metricName }) => html`
-  <p class="soft small">Share of the ranking by ${metricName} explained by each hyperparameter alone. Indicative only, especially with few trials.</p>
+/** Say which trials were compared, and if the result means anything. @param {Importances} found */
+function comparison({ metric: name, trials, best, hyperparameters }) {
+  if (!best) return `${counted(trials, "trial")} reported ${name}: too few, or too many equal values, to compare the best with all.`;
+  const compared = `Difference between the best ${best} of ${trials} trials by ${name} and all of them, in each hyperparameter alone.`;
+  return hyperparameters.every((h) => !h.importance) ? `${compared} No difference is larger than by chance.` : `${compared} 0 % is no difference beyond chance.`;
+}
+
+/** @param {{ found: Importances }} props */
+const Importance = ({ found }) => html`
+  <p class="soft small">${comparison(found)}</p>
   <ul class="bars">
-    ${shares.map((s) => html`<li><span class="cut">${s.axis.name}</span><span class="bar"><span style=${{ width: `${Math.max(1, s.share * 100)}%` }} /></span><span class="number">${Math.round(s.share * 100)} %</span></li>`)}
+    ${found.hyperparameters.map((h) => html`<li><span class="cut">${h.name}</span><span class="bar"><span style=${{ width: `${Math.max(1, h.importance * 100)}%` }} /></span><span class="number">${Math.round(h.importance * 100)} %</span></li>`)}
   </ul>
 `;
 

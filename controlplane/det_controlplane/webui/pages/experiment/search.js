@@ -19,7 +19,8 @@ const DRAWN = 200;
 /** @typedef {{ id: number, state: string, trained: number, value: number | null, rungValue: number | null, bracket: number | null, rung: number, outcome: string | null, sentence: string }} Searched */
 /** @typedef {{ length: number, arrived: number, wentOn: number, stopped: number, cutOff: number | null }} Rung */
 /** @typedef {{ trials: number, rungs: Rung[] }} Bracket */
-/** @typedef {{ method: string, metric: string, unit: string, smallerIsBetter: boolean, divisor: number | null, brackets: Bracket[], trials: Searched[] }} Search */
+/** @typedef {{ value: number, limit: number | null, usdOfTraining: number | null, perUsd: number | null }} Gain the expected gain of another full training */
+/** @typedef {{ method: string, metric: string, unit: string, smallerIsBetter: boolean, divisor: number | null, brackets: Bracket[], trials: Searched[], ending: { reason: string, sentence: string } | null, expectedGain: Gain | null }} Search */
 
 /** Tell whether a rung ended a trial: promotion passes over those for whom no place came free. @param {Searched} t */
 const isStopped = (t) => t.outcome === "STOPPED" || t.outcome === "PASSED_OVER";
@@ -46,11 +47,21 @@ function Shown({ search, best }) {
       <${Panel} title=${`${search.method} over ${counted(search.trials.length, "trial")}`}
         actions=${drawn.length < sorted.length && html`<span class="small soft" role="status">Showing the ${DRAWN} longest trials</span><${Button} onClick=${() => setAll(true)}>Show all ${sorted.length}<//>`}>
         <p class="soft search-told">${told} Line length is training length; stronger lines have a better ${search.metric}.${search.brackets.length > 0 && ` Each value is the ${search.metric} at the last rung that the trial reached.`}${stopped > 0 && " A stopped trial may run slightly past its rung."}</p>
+        ${outlook(search) && html`<p class="soft" role="status">${outlook(search)}</p>`}
         <${Picture} search=${search} trials=${drawn} best=${best} told=${told} />
       <//>
       ${search.brackets.length > 0 && html`<${Rungs} search=${search} />`}
     </div>
   `;
+}
+
+/** Say why the search ended early, or what another full training promises. @param {Search} search */
+function outlook({ ending, expectedGain: gain, metric: name }) {
+  if (ending) return `${ending.sentence[0].toUpperCase()}${ending.sentence.slice(1)}.`;
+  if (!gain) return "";
+  const price = gain.perUsd !== null ? `, ${metric(gain.perUsd)} for each dollar` : "";
+  const limit = gain.limit !== null ? ` The search ends below ${metric(gain.limit)}.` : "";
+  return `Another full training is expected to improve ${name} by ${metric(gain.value)}${price}.${limit}`;
 }
 
 /** @param {{ search: Search, trials: Searched[], best: number, told: string }} props */

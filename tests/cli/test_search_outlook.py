@@ -1,0 +1,82 @@
+"""The expected gain of a search, its early end, and the importance of hyperparameters, in the terminal."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Det
+from tests.support.fake_cluster import FakeCluster
+
+E = "/api/v1/experiments/1"
+SEARCHER = {"name": "model_asha", "metric": "loss", "smaller_is_better": True}
+GAIN = {"value": 0.00123, "limit": 0.001, "usdOfTraining": 2.0, "perUsd": 0.000615}
+SENTENCE = "the search ended early: its cost of $10.50 exceeded stop_when.or_cost_above ($10.00)"
+
+
+def answer(cluster: FakeCluster, state: str, **search: Any) -> None:
+    """Let the cluster have an experiment without trials."""
+    config = {"searcher": SEARCHER, "hyperparameters": {}}
+    experiment = {"id": 1, "name": "n", "state": state, "config": config}
+    cluster.on("GET", E, {"experiment": experiment})
+    cluster.on("GET", f"{E}/trials", {"trials": [], "pagination": {"total": 0}})
+    cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
+    cluster.on("GET", "/api/v1/costs/experiments", {"costs": []})
+    empty: dict[str, Any] = {
+        "unit": "batches",
+        "brackets": [],
+        "trials": [],
+        "ending": None,
+        "expectedGain": None,
+    }
+    cluster.on("GET", f"{E}/search", empty | search)
+
+
+def test_running_search_shows_its_expected_gain_and_its_price(
+    cluster: FakeCluster, det: Det
+) -> None:
+    answer(cluster, "STATE_ACTIVE", expectedGain=GAIN)
+    output = det("e", "describe", 1).out
+    assert "expected gain in loss by another full training: 0.00123" in output
+    assert "0.000615 for each dollar: a full training costs $2.00" in output
+    assert "(the search ends below 0.001)" in output
+
+
+def test_gain_without_prices_or_limit_is_short(cluster: FakeCluster, det: Det) -> None:
+    free = {"value": 0.5, "limit": None, "usdOfTraining": None, "perUsd": None}
+    answer(cluster, "STATE_ACTIVE", expectedGain=free)
+    output = det("e", "describe", 1).out
+    assert "expected gain in loss by another full training: 0.5\n" in output
+
+
+def test_ended_search_shows_its_reason_instead_of_a_gain(cluster: FakeCluster, det: Det) -> None:
+    ending = {"reason": "COST_ABOVE", "sentence": SENTENCE}
+    answer(cluster, "STATE_COMPLETED", expectedGain=GAIN, ending=ending)
+    output = det("e", "describe", 1).out
+    assert SENTENCE in output
+    assert "expected gain" not in output
+
+
+def found(*shares: float, best: int = 8) -> dict[str, Any]:
+    hyperparameters = [{"name": f"h{n}", "importance": share} for n, share in enumerate(shares)]
+    return {"metric": "loss", "trials": 60, "best": best, "hyperparameters": hyperparameters}
+
+
+@pytest.mark.parametrize(
+    ("importances", "note"),
+    [
+        (found(0.75, 0.25), "compared the best 8 of 60 trials by loss; 0% means no difference"),
+        (found(0.0), "no hyperparameter differs more than by chance"),
+        (found(0.0, best=0), "60 trials reported loss: too few, or too many equal values"),
+    ],
+)
+def test_importance_is_a_table_with_a_note(
+    cluster: FakeCluster, det: Det, importances: dict[str, Any], note: str
+) -> None:
+    cluster.on("GET", f"{E}/importance", importances)
+    result = det("e", "importance", 1)
+    first = importances["hyperparameters"][0]
+    row = next(line for line in result.out.splitlines() if line.lstrip().startswith("h0"))
+    assert row.rstrip().endswith(f" {first['importance']:.0%}")
+    assert note in result.err
+    assert json.loads(det("e", "importance", 1, "--json").out) == importances
