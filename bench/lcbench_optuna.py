@@ -1,35 +1,38 @@
-"""Optuna's samplers and pruners on LCBench, with asynchronous workers (see search_lcbench.py)."""
+"""Optuna's samplers and pruners on LCBench (see lcbench_peers.py)."""
 
-import heapq
-import importlib.util
-from collections.abc import Callable, Mapping
 from typing import Any
 
-Study = Callable[[int], Any]  # seed -> optuna.Study
-Error = Callable[[Mapping[str, Any], int], float]  # of hyperparameters after an epoch
-Observe = Callable[[float, Mapping[str, Any], float], None]
+from bench.lcbench_curves import FULL
+from bench.lcbench_peers import Job, Package, Verdict
 
 
-def _tpe(seed: int) -> Any:
-    import optuna
+class OptunaStudy:
+    """A study whose trials report each epoch to its pruner."""
 
-    sampler = optuna.samplers.TPESampler(multivariate=True, constant_liar=True, seed=seed)
-    return optuna.create_study(sampler=sampler, pruner=optuna.pruners.HyperbandPruner(1, 52, 3))
+    def __init__(self, sampler: Any, pruner: Any) -> None:
+        import optuna
 
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._pruned = optuna.trial.TrialState.PRUNED
+        self._study = optuna.create_study(sampler=sampler, pruner=pruner)
+        self._trials: dict[int, Any] = {}
 
-def _gp(seed: int) -> Any:
-    import optuna
+    def next_job(self) -> Job:
+        trial = self._study.ask()
+        self._trials[trial.number] = trial
+        return Job(trial.number, _suggest(trial))
 
-    sampler = optuna.samplers.GPSampler(seed=seed)
-    return optuna.create_study(sampler=sampler, pruner=optuna.pruners.HyperbandPruner(1, 52, 3))
-
-
-def studies() -> dict[str, Study]:
-    """Return the studies that the installed packages allow. The Gaussian process of Optuna needs PyTorch."""
-    found: dict[str, Study] = {"Optuna TPE + Hyperband": _tpe}
-    if importlib.util.find_spec("torch"):
-        found["Optuna GP + Hyperband"] = _gp
-    return found
+    def report(self, trial: int, epoch: int, loss: float) -> Verdict:
+        running = self._trials[trial]
+        running.report(loss, epoch)
+        if epoch == FULL:
+            self._study.tell(running, loss)
+        elif running.should_prune():
+            self._study.tell(running, state=self._pruned)
+        else:
+            return Verdict.CONTINUE
+        del self._trials[trial]
+        return Verdict.STOP
 
 
 def _suggest(trial: Any) -> dict[str, Any]:
@@ -44,43 +47,22 @@ def _suggest(trial: Any) -> dict[str, Any]:
     }
 
 
-def run(
-    study_of: Study,
-    seed: int,
-    workers: int,
-    full: int,
-    budget: float,
-    error: Error,
-    observe: Observe,
-) -> None:
-    """Train trials epoch by epoch until the budget is used. Each epoch is reported to the pruner."""
+def _tpe(seed: int) -> OptunaStudy:
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = study_of(seed)
-    pruned = optuna.trial.TrialState.PRUNED
-    busy: list[tuple[int, int, Any, dict[str, Any], int]] = []
-    started, work = 0, 0
+    sampler = optuna.samplers.TPESampler(multivariate=True, constant_liar=True, seed=seed)
+    return OptunaStudy(sampler, optuna.pruners.HyperbandPruner(1, FULL, 3))
 
-    def start(now: int) -> None:
-        nonlocal started
-        trial = study.ask()
-        started += 1
-        heapq.heappush(busy, (now + 1, started, trial, _suggest(trial), 1))
 
-    for _ in range(workers):
-        start(0)
-    while work < budget:
-        now, order, trial, hparams, epoch = heapq.heappop(busy)
-        work += 1
-        loss = error(hparams, epoch)
-        observe(work, hparams, epoch)
-        trial.report(loss, epoch)
-        if epoch == full:
-            study.tell(trial, loss)
-            start(now)
-        elif trial.should_prune():
-            study.tell(trial, state=pruned)
-            start(now)
-        else:
-            heapq.heappush(busy, (now + 1, order, trial, hparams, epoch + 1))
+def _gp(seed: int) -> OptunaStudy:
+    import optuna
+    import torch
+
+    torch.set_num_threads(1)
+    return OptunaStudy(optuna.samplers.GPSampler(seed=seed), optuna.pruners.NopPruner())
+
+
+PACKAGES = {
+    "Optuna TPE, Hyperband": Package("optuna", _tpe, ("optuna",)),
+    "Optuna GP, full trainings": Package("optuna", _gp, ("optuna", "torch")),
+}
