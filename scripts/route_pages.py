@@ -33,7 +33,7 @@ def files() -> dict[Path, str]:
     modules_at = routes.index()
     names = {name for modules in modules_at.values() for name in modules}
     records: list[Route] = [r for name in sorted(names) for r in routes.of_module(name)]
-    records.append(routes.DESCRIPTION)
+    records.extend(routes.DESCRIPTIONS)
     return {
         INDEX: index_module(modules_at),
         ROOT / "docs/reference/api.md": reference.page(records),

@@ -1,12 +1,13 @@
 """Answers about experiments, trials, checkpoints, jobs and tasks have the shapes that OpenAPI shows."""
 
+import json
 from typing import Any
 
 import pytest
 from det_controlplane.api import answers, routes
 from det_controlplane.api.openapi import description
 
-from tests.support.api import Api, Caller, create, report_checkpoint, trial_of
+from tests.support.api import PASSWORD, Api, Caller, create, report_checkpoint, trial_of
 from tests.support.played_agent import PlayedAgent
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -76,6 +77,60 @@ def test_responses_have_the_declared_shapes(api: Api, admin: Caller) -> None:
     hold(admin.get(f"{v1}/job-queues"), answers.Jobs)
     hold(admin.get(f"{v1}/job-queues-v2"), answers.JobEntries)
     hold(admin.get(f"{v1}/tasks/{trial['taskId']}"), answers.OneTask)
+
+
+def test_people_workspaces_models_and_agents_have_the_declared_shapes(
+    api: Api, admin: Caller
+) -> None:
+    v1 = "/api/v1"
+    PlayedAgent(api, "a").join()
+    create(admin)
+    credentials = {"username": "admin", "password": PASSWORD}
+    hold(admin.post(f"{v1}/auth/login", credentials), answers.SignedIn)
+    hold(admin.get(f"{v1}/me"), answers.OneUser)
+    hold(admin.get(f"{v1}/users"), answers.Users)
+    hold(admin.post(f"{v1}/users", {"user": {"username": "ada", "active": True}}), answers.OneUser)
+    hold(admin.get(f"{v1}/users/ada/by-username"), answers.OneUser)
+    group = {"agentUid": 7, "agentUser": "ada", "agentGid": 8, "agentGroup": "staff"}
+    made = admin.post(f"{v1}/workspaces", {"name": "w", "agentUserGroup": group})
+    hold(made, answers.EditedWorkspace)
+    workspace = made["workspace"]["id"]
+    hold(admin.get(f"{v1}/workspaces"), answers.Workspaces)
+    hold(
+        admin.ask("PATCH", f"{v1}/workspaces/{workspace}", {"name": "x"}).json(),
+        answers.EditedWorkspace,
+    )
+    made = admin.post(f"{v1}/workspaces/{workspace}/projects", {"name": "p"})
+    hold(made, answers.OneProject)
+    hold(admin.get(f"{v1}/projects/{made['project']['id']}"), answers.OneProject)
+    hold(admin.post(f"{v1}/models", {"name": "m", "metadata": {"a": 1}}), answers.OneModel)
+    hold(admin.get(f"{v1}/models"), answers.Models)
+    hold(admin.get(f"{v1}/models/m"), answers.OneModel)
+    hold(admin.get(f"{v1}/agents"), answers.Agents)
+    hold(admin.get(f"{v1}/agents/a"), answers.OneAgent)
+
+
+def test_experiments_answer_changes_with_the_declared_shapes(api: Api, admin: Caller) -> None:
+    v1 = "/api/v1"
+    config = json.dumps(
+        {
+            "entrypoint": "true",
+            "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 1}},
+        }
+    )
+    created = admin.post(f"{v1}/experiments", {"config": config, "activate": True})
+    hold(created, answers.CreatedExperiment)
+    path = f"{v1}/experiments/{created['experiment']['id']}"
+    hold(admin.ask("PATCH", path, {"notes": "n"}).json(), answers.EditedExperiment)
+    trial = trial_of(admin, created["experiment"]["id"])
+    report = {"trialRunId": 1, "stepsCompleted": 2, "metrics": {"avgMetrics": {"loss": 0.5}}}
+    admin.post(f"{v1}/trials/{trial['id']}/metrics", {"group": "validation", "metrics": report})
+    query = {"trialIds": [str(trial["id"])], "metricNames": ["loss"], "group": ["validation"]}
+    curves = admin.done("GET", f"{v1}/trials/time-series", query=query)
+    assert [p["batches"] for p in curves["trials"][0]["metrics"][0]["data"]] == [2]
+    hold(curves, answers.ComparedTrials)
+    for action in ("pause", "activate", "cancel", "kill"):
+        hold(admin.post(f"{path}/{action}", {}), answers.Done)
 
 
 def test_a_trial_with_validations_has_the_declared_shape(api: Api, admin: Caller) -> None:

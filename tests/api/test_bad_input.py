@@ -164,7 +164,8 @@ def test_only_listed_routes_are_public(shared_api: Api) -> None:
     open_paths = {r.path for r in routes.every() if r.access is Access.PUBLIC}
     assert open_paths == {
         "/info", "/health", "/", "/api/v1/master", "/api/v1/master/telemetry", "/api/v1/auth/login",
-        "/api/v1/auth/pipeline", "/api/v1/api.swagger.json", "/agents/v1/join", "/api/v1/auth/oidc/providers",
+        "/api/v1/auth/pipeline", "/api/v1/api.swagger.json", "/api/v1/openapi.json", "/agents/v1/join",
+        "/api/v1/auth/oidc/providers",
         "/agents/v1/wheel", "/agents/v1/wheel/{name}", "/proxy/{service}/{path...}",
         "/api/v1/auth/oidc/begin", "/api/v1/auth/oidc/finish", "/api/v1/auth/oidc/device/begin",
         "/api/v1/auth/oidc/device/finish",

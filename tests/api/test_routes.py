@@ -25,9 +25,7 @@ print(*(name for name in sys.modules if name in ("pydantic", "yaml", "alembic", 
 
 
 def growing() -> GrowingRouter:
-    return GrowingRouter(
-        (routes.DESCRIPTION,), routes.place_of, routes.modules_at, routes.of_module
-    )
+    return GrowingRouter(routes.DESCRIPTIONS, routes.place_of, routes.modules_at, routes.of_module)
 
 
 def filled(path: str) -> str:

@@ -156,7 +156,7 @@ ROWS: dict[str, Row] = {
 # Open routes that reveal no data of the cluster.
 TOLD_TO_ALL = {
     "GET /", "GET /health", "GET /info", "GET /api/v1/master", "GET /api/v1/master/telemetry",
-    "GET /api/v1/api.swagger.json",
+    "GET /api/v1/api.swagger.json", "GET /api/v1/openapi.json",
     "GET /api/v1/auth/oidc/providers", "GET /agents/v1/wheel", "GET /agents/v1/wheel/{name}",
 }  # fmt: skip
 # The request proves its caller, and has no effect without the proof.

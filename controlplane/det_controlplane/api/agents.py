@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from det_controlplane.api.answers import Agents, OneAgent
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.http import EMPTY, Answer, Request, as_json, json_object, json_response
 from det_controlplane.api.listing import PageQuery, part_of
@@ -116,10 +117,17 @@ ROUTES = (
     get(
         _A,
         list_agents,
+        response=Agents,
         summary="Agents with their slots and containers",
         rule=require(task=TaskRule.READ),
     ),
-    get(f"{_A}/{{agentId}}", get_agent, summary="One agent", rule=require(task=TaskRule.READ)),
+    get(
+        f"{_A}/{{agentId}}",
+        get_agent,
+        response=OneAgent,
+        summary="One agent",
+        rule=require(task=TaskRule.READ),
+    ),
     post(
         f"{_A}/{{agentId}}/enable",
         enable,

@@ -1,4 +1,4 @@
-"""The shapes of experiments, trials, checkpoints, jobs and tasks in answers.
+"""The shapes of answers about experiments, trials, jobs, tasks, people, workspaces, models and agents.
 
 A record names the shape of its answer (`response=OneTrial`), and OpenAPI shows it. PostgreSQL writes most of this JSON;
 tests/api/test_answers.py compares real answers with these shapes. Times are texts of RFC 3339."""
@@ -263,6 +263,194 @@ class Task(TypedDict):
 
 class OneTask(TypedDict):
     task: Task
+
+
+class Done(TypedDict):
+    """An empty object: the action has no result."""
+
+
+class CreatedExperiment(TypedDict):
+    experiment: Experiment
+    config: Values
+    warnings: list[str]
+    configWarnings: list[str]
+
+
+class EditedExperiment(TypedDict):
+    experiment: Experiment
+
+
+class AgentUserGroup(TypedDict):
+    agentUid: int | None
+    agentUser: str | None
+    agentGid: int | None
+    agentGroup: str | None
+
+
+class User(TypedDict):
+    id: int
+    username: str
+    admin: bool
+    active: bool
+    remote: bool
+    displayName: str
+    agentUserGroup: AgentUserGroup | None
+    modifiedAt: str
+    lastAuthAt: str | None
+
+
+class SignedIn(TypedDict):
+    token: str
+    user: User
+
+
+class OneUser(TypedDict):
+    user: User
+
+
+class Users(TypedDict):
+    users: list[User]
+    pagination: Pagination
+
+
+class Workspace(TypedDict):
+    id: int
+    name: str
+    archived: bool
+    username: str
+    userId: int
+    immutable: bool
+    errorMessage: str
+    state: str
+    agentUserGroup: AgentUserGroup | None
+    checkpointStorageConfig: Values | None
+    defaultComputePool: str
+    defaultAuxPool: str
+    numProjects: int
+    numExperiments: int
+    pinned: bool
+    pinnedAt: str | None
+    autoCreatedNamespace: str
+
+
+class OneWorkspace(TypedDict):
+    workspace: Workspace
+
+
+class EditedWorkspace(OneWorkspace):
+    namespaceBindings: Values  # empty: Kubernetes only
+
+
+class Workspaces(TypedDict):
+    workspaces: list[Workspace]
+    pagination: Pagination
+
+
+class Note(TypedDict):
+    name: str
+    contents: str
+
+
+class Project(TypedDict):
+    id: int
+    name: str
+    description: str
+    key: str
+    notes: list[Note]
+    workspaceId: int
+    userId: int
+    username: str
+    immutable: bool
+    errorMessage: str
+    workspaceName: str
+    archived: bool
+    state: str
+    numExperiments: int
+    numActiveExperiments: int
+    numRuns: int
+    lastExperimentStartedAt: str | None
+
+
+class OneProject(TypedDict):
+    project: Project
+
+
+class Projects(TypedDict):
+    projects: list[Project]
+    pagination: Pagination
+
+
+class Model(TypedDict):
+    id: int
+    name: str
+    description: str
+    metadata: Values
+    labels: list[str]
+    notes: str
+    archived: bool
+    workspaceId: int
+    userId: int
+    username: str
+    creationTime: str
+    lastUpdatedTime: str
+    numVersions: int
+
+
+class OneModel(TypedDict):
+    model: Model
+
+
+class Models(TypedDict):
+    models: list[Model]
+    pagination: Pagination
+
+
+class Agent(TypedDict):
+    id: str
+    version: str
+    productVersion: str
+    registeredTime: str
+    addresses: list[str]
+    resourcePools: list[str]
+    enabled: bool
+    draining: bool
+    outOfService: str
+    links: list[Any]  # [slot, slot, kind]
+    dataCache: Values | None
+    slots: Values  # by slot id
+    containers: Values  # by container id
+    slotStats: Values
+
+
+class OneAgent(TypedDict):
+    agent: Agent
+
+
+class Agents(TypedDict):
+    agents: list[Agent]
+    pagination: Pagination
+
+
+class CurvePoint(TypedDict):
+    batches: int
+    time: str
+    epoch: float | None
+    values: Values  # by metric
+
+
+class Curve(TypedDict):
+    group: str
+    type: str
+    data: list[CurvePoint]
+
+
+class TrialCurves(TypedDict):
+    trial: Trial
+    metrics: list[Curve]
+
+
+class ComparedTrials(TypedDict):
+    trials: list[TrialCurves]
 
 
 def schemas_of(shape: Any) -> dict[str, dict[str, Any]]:

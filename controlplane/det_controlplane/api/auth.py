@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from det_controlplane.api.answers import OneUser, SignedIn
 from det_controlplane.api.errors import Unauthenticated
 from det_controlplane.api.http import (
     EMPTY,
@@ -88,7 +89,14 @@ def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> 
 
 
 ROUTES = (
-    post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in", audit="auth.login"),
+    post(
+        "/api/v1/auth/login",
+        login,
+        response=SignedIn,
+        access=Access.PUBLIC,
+        summary="Sign in",
+        audit="auth.login",
+    ),
     post(
         "/api/v1/auth/pipeline",
         login_pipeline,
@@ -106,12 +114,14 @@ ROUTES = (
     get(
         "/api/v1/auth/user",
         me,
+        response=OneUser,
         summary="The user of this session",
         rule=require(task=TaskRule.READ),
     ),
     get(
         "/api/v1/me",
         me,
+        response=OneUser,
         summary="The user of this session",
         rule=require(task=TaskRule.READ, own=True),
     ),

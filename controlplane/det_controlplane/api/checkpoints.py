@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from det_controlplane.api.answers import OneCheckpoint
+from det_controlplane.api.answers import Done, OneCheckpoint
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.errors import UnsupportedMediaType
 from det_controlplane.api.http import (
@@ -199,6 +199,7 @@ ROUTES = (
     post(
         _C,
         report_checkpoint,
+        response=Done,
         summary="Report a checkpoint",
         largest=REPORT_BODY,
         rule=require(

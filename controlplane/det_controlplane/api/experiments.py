@@ -3,7 +3,15 @@
 from dataclasses import replace
 from uuid import UUID
 
-from det_controlplane.api.answers import Checkpoints, Experiments, OneExperiment, Trials
+from det_controlplane.api.answers import (
+    Checkpoints,
+    CreatedExperiment,
+    Done,
+    EditedExperiment,
+    Experiments,
+    OneExperiment,
+    Trials,
+)
 from det_controlplane.api.auth import request_key, user_of
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.experiment_inputs import (
@@ -251,6 +259,7 @@ ROUTES = (
     post(
         _E,
         create,
+        response=CreatedExperiment,
         summary="Create an experiment",
         largest=MAX_BODY,
         rule=require(by_service(Right.CREATE_EXPERIMENT), task=TaskRule.AS_OWNER),
@@ -282,6 +291,7 @@ ROUTES = (
     patch(
         f"{_E}/{{experimentId}}",
         edit,
+        response=EditedExperiment,
         summary="Edit name, notes, labels, resources, GC policy",
         rule=_EDIT,
         audit="experiment.edit",
@@ -341,6 +351,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/activate",
         _command(Command.ACTIVATE),
+        response=Done,
         summary="Run, or run again",
         rule=_STEER,
         audit="experiment.activate",
@@ -348,6 +359,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/pause",
         _command(Command.PAUSE),
+        response=Done,
         summary="Checkpoint and stop for now",
         rule=_STEER,
         audit="experiment.pause",
@@ -355,6 +367,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/cancel",
         _command(Command.CANCEL),
+        response=Done,
         summary="Checkpoint and end",
         rule=_STEER,
         audit="experiment.cancel",
@@ -362,6 +375,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/kill",
         _command(Command.KILL),
+        response=Done,
         summary="End at once",
         rule=_STEER,
         audit="experiment.kill",
@@ -369,6 +383,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/archive",
         archive,
+        response=Done,
         summary="Archive an ended experiment",
         rule=require(
             in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "id"),
@@ -379,6 +394,7 @@ ROUTES = (
     post(
         f"{_E}/{{id}}/unarchive",
         unarchive,
+        response=Done,
         summary="Unarchive an experiment",
         rule=require(
             in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "id"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from det_controlplane.api.answers import JobEntries, Jobs
+from det_controlplane.api.answers import Done, JobEntries, Jobs
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import ListQuery, known_states
 from det_controlplane.api.router import get, post
@@ -124,6 +124,7 @@ ROUTES = (
     post(
         "/api/v1/job-queues",
         update,
+        response=Done,
         summary="Priority, weight, pool or place of jobs",
         rule=require(in_body(Right.UPDATE_EXPERIMENT, "job", "updates.jobId"), task=TaskRule.NEVER),
         audit="job-queue.create",

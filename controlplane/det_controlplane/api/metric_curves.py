@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from det_controlplane.api.answers import ComparedTrials
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, json_response, line
 from det_controlplane.api.listing import MetricGroupQuery
@@ -260,6 +261,7 @@ ROUTES = (
     get(
         "/api/v1/trials/time-series",
         compare,
+        response=ComparedTrials,
         summary="Curves of trials",
         rule=require(
             in_query(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialIds"), task=TaskRule.READ

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from det_controlplane.api.answers import Models, OneModel
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import ListQuery, OwnerQuery, filters_of, source_type
@@ -212,6 +213,7 @@ ROUTES = (
     get(
         _M,
         list_models,
+        response=Models,
         summary="List models",
         from_replica=True,
         rule=require(in_listing(Right.VIEW_MODEL_REGISTRY), task=TaskRule.READ),
@@ -219,15 +221,23 @@ ROUTES = (
     post(
         _M,
         create,
+        response=OneModel,
         summary="Create a model",
         largest=REPORT_BODY,
         rule=require(by_service(Right.CREATE_MODEL_REGISTRY), task=TaskRule.AS_OWNER),
         audit="model.create",
     ),
-    get(f"{_M}/{{modelName}}", get_model, summary="One model, by name or id", rule=_VIEW),
+    get(
+        f"{_M}/{{modelName}}",
+        get_model,
+        response=OneModel,
+        summary="One model, by name or id",
+        rule=_VIEW,
+    ),
     patch(
         f"{_M}/{{modelName}}",
         edit,
+        response=OneModel,
         summary="Edit a model",
         largest=REPORT_BODY,
         rule=_EDIT,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from det_controlplane.api.answers import OneProject, Projects
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
@@ -212,6 +213,7 @@ ROUTES = (
     get(
         "/api/v1/workspaces/{id}/projects",
         list_projects,
+        response=Projects,
         summary="Projects of a workspace",
         from_replica=True,
         rule=require(
@@ -223,6 +225,7 @@ ROUTES = (
     post(
         "/api/v1/workspaces/{workspaceId}/projects",
         create,
+        response=OneProject,
         summary="Create a project",
         rule=require(
             in_path(Right.CREATE_PROJECT, "workspace", "workspaceId"), task=TaskRule.AS_OWNER
@@ -238,6 +241,7 @@ ROUTES = (
     get(
         f"{_P}/{{id}}",
         get_project,
+        response=OneProject,
         summary="One project",
         rule=require(in_path(Right.VIEW_PROJECT, "project", "id"), task=TaskRule.READ),
     ),

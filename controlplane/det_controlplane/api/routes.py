@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from det_controlplane.api import openapi
+from det_controlplane.api import openapi, openapi3
 from det_controlplane.api.route_index import MODULES_AT
 from det_controlplane.api.router import Route
 
@@ -51,9 +51,9 @@ def index() -> dict[str, tuple[str, ...]]:
     return {p: tuple(sorted(name for place, name in pairs if place == p)) for p in places}
 
 
-DESCRIPTION = openapi.route_describing(served)
-
-
 @cache
 def every() -> tuple[Route, ...]:
-    return (*served(), DESCRIPTION)
+    return (*served(), *DESCRIPTIONS)
+
+
+DESCRIPTIONS = (openapi.route_describing(every), openapi3.route_describing(every))

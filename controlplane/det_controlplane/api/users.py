@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from det_controlplane.api.agent_users import AgentUserGroup
+from det_controlplane.api.answers import OneUser, Users
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
@@ -218,10 +219,18 @@ def recent_projects(ctx: Context, request: Request, query: RecentQuery) -> Answe
 _U = "/api/v1/users"
 _SESSIONS = require(by_service(Right.ADMINISTRATE_USER), task=TaskRule.NEVER)
 ROUTES = (
-    get(_U, list_users, summary="List users", from_replica=True, rule=require(task=TaskRule.READ)),
+    get(
+        _U,
+        list_users,
+        response=Users,
+        summary="List users",
+        from_replica=True,
+        rule=require(task=TaskRule.READ),
+    ),
     post(
         _U,
         create,
+        response=OneUser,
         summary="Create a user (administrators)",
         rule=require(task=TaskRule.NEVER, session=True),
         audit="user.create",
@@ -266,10 +275,17 @@ ROUTES = (
         summary="Projects looked at last",
         rule=require(task=TaskRule.READ),
     ),
-    get(f"{_U}/{{userId}}", get_user, summary="One user", rule=require(task=TaskRule.READ)),
+    get(
+        f"{_U}/{{userId}}",
+        get_user,
+        response=OneUser,
+        summary="One user",
+        rule=require(task=TaskRule.READ),
+    ),
     patch(
         f"{_U}/{{userId}}",
         edit,
+        response=OneUser,
         summary="Edit a user",
         rule=require(task=TaskRule.NEVER),
         audit="user.edit",
@@ -277,6 +293,7 @@ ROUTES = (
     get(
         f"{_U}/{{username}}/by-username",
         by_name,
+        response=OneUser,
         summary="One user by name",
         rule=require(task=TaskRule.READ),
     ),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.agent_users import AgentUserGroup
+from det_controlplane.api.answers import EditedWorkspace, OneWorkspace, Workspaces
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
@@ -145,6 +146,7 @@ ROUTES = (
     get(
         _W,
         list_workspaces,
+        response=Workspaces,
         summary="List workspaces",
         from_replica=True,
         rule=require(in_listing(Right.VIEW_WORKSPACE), task=TaskRule.READ),
@@ -152,12 +154,20 @@ ROUTES = (
     post(
         _W,
         create,
+        response=EditedWorkspace,
         summary="Create a workspace",
         rule=require(in_cluster(Right.CREATE_WORKSPACE), task=TaskRule.AS_OWNER),
         audit="workspace.create",
     ),
-    get(f"{_W}/{{id}}", get_workspace, summary="One workspace", rule=_VIEW),
-    patch(f"{_W}/{{id}}", edit, summary="Edit a workspace", rule=_UPDATE, audit="workspace.edit"),
+    get(f"{_W}/{{id}}", get_workspace, response=OneWorkspace, summary="One workspace", rule=_VIEW),
+    patch(
+        f"{_W}/{{id}}",
+        edit,
+        response=EditedWorkspace,
+        summary="Edit a workspace",
+        rule=_UPDATE,
+        audit="workspace.edit",
+    ),
     delete(
         f"{_W}/{{id}}",
         remove,

@@ -119,7 +119,7 @@ def build_relay(ctx: Context) -> App:
 
 def build_function(ctx: Context) -> App:
     """Build the app of a Lambda function, which loads the modules that its requests need."""
-    own = (routes.DESCRIPTION, *_object_routes(ctx), *web_routes())
+    own = (*routes.DESCRIPTIONS, *_object_routes(ctx), *web_routes())
     places = GrowingRouter(own, routes.place_of, routes.modules_at, routes.of_module)
     return App(ctx, places)
 
