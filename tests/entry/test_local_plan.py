@@ -161,7 +161,9 @@ def test_rejects_invalid_agents_by_field(files: LocalFiles, config: str, sentenc
 
 
 def test_ignored_keys_are_listed(files: LocalFiles) -> None:
-    assert planned(files, "{telemetry: {enabled: true}, port: 80}").ignored == ("telemetry",)
+    assert planned(files, "{telemetry: {enabled: true}, port: 80}").ignored == (
+        "telemetry.enabled",
+    )
     assert planned(files).ignored == ()
 
 

@@ -91,10 +91,12 @@ def _install() -> bool:
 
 def locked_wheels() -> dict[str, bytes]:
     """Return the wheels that the distribution needs in the image, in the locked versions."""
-    of_image = {"python_version": _python(), "extra": "gcp"}
+    of_image = [{"python_version": _python(), "extra": extra} for extra in ("gcp", "telemetry")]
     required = map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ())
     requirements = [
-        f"{r.name}{r.specifier}" for r in required if not r.marker or r.marker.evaluate(of_image)
+        f"{r.name}{r.specifier}"
+        for r in required
+        if not r.marker or any(map(r.marker.evaluate, of_image))
     ]
     lock = (ROOT / "requirements.lock").read_bytes()
     recipe = hashlib.sha256(lock + "".join(requirements).encode() + _python().encode()).hexdigest()[
