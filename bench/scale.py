@@ -3,6 +3,7 @@
 The figures are CPU milliseconds of API and PostgreSQL together for one request, and the factor by which a request costs
 more than at the size before. Size 1 has 1,000 experiments, size 100 has 100,000 (bench/scale_fill.py). The CPU time of
 a fixed loop shows the speed of the machine. `--data-dir DIR` keeps the cluster of one size and measures it again.
+`--only-work` measures the list of all work on a cluster with experiments and tasks only.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from bench.cpu import cpu_ms, memory_mib
 LONGEST_S = 2.0  # for one request's repetitions
 FEWEST, MOST = 3, 30
 TRIES = 5
-PAGE_MS, FILTER_MS, YEAR_MS, CREATE_MS = 50, 300, 500, 60
+PAGE_MS, FILTER_MS, YEAR_MS, CREATE_MS, WORK_MS = 50, 300, 500, 60, 100
 FACTOR = 2.0
 API_MIB = 250
 LOOP = 10_000_000  # turns
@@ -105,6 +106,7 @@ def requests(size: scale_fill.Size) -> dict[str, Request]:
         "audit": get("/api/v1/audit?limit=50"),
         "audit_of_user": get("/api/v1/audit?limit=50&user=person-7"),
         "audit_of_action": get("/api/v1/audit?limit=50&action=experiment.kill"),
+        **work_requests(size),
         "tensorboards": get(f"/api/v1/tensorboards?limit=50&userIds={person}"),
         "costs_today": get("/api/v1/costs/me"),
         "costs_of_users": get(f"/api/v1/costs/users?startTime={month}&endTime={now}"),
@@ -117,6 +119,33 @@ def requests(size: scale_fill.Size) -> dict[str, Request]:
             f"&startDate={year[:10]}&endDate={now[:10]}",
             YEAR_MS,
         ),
+    }
+
+
+def work_requests(size: scale_fill.Size) -> dict[str, Request]:
+    """Return requests for pages of the list of all work, with the newest first."""
+    month = f"{datetime.now(timezone.utc) - timedelta(days=30):%Y-%m-%dT00:00:00Z}"
+    states = "&".join(f"states=STATE_{name}" for name in ("ACTIVE", "PAUSED", "STOPPING"))
+    filters = {
+        "work": "",
+        "work_deep": f"offset={size.experiments * 3 // 2}",
+        "work_unfinished": states,
+        "work_running": "states=STATE_RUNNING",
+        "work_paused": "states=STATE_PAUSED",
+        "work_by_state": "states=STATE_ERROR",
+        "work_by_user": f"userIds={size.first_user}",
+        "work_by_type": "types=TYPE_SHELL",
+        "work_by_name": "text=500%20of",
+        "work_by_rare_name": "text=of%20run%20777",
+        "work_since": f"since={month}",
+        "work_sorted_by_name": "sortBy=SORT_BY_NAME",
+        "work_sorted_by_end": "sortBy=SORT_BY_END_TIME",
+        "work_sorted_by_user": "sortBy=SORT_BY_USER",
+    }
+    path = "/api/v1/work?limit=50&orderBy=ORDER_BY_DESC"
+    return {
+        name: ("GET", f"{path}&{query}" if query else path, None, WORK_MS)
+        for name, query in filters.items()
     }
 
 
@@ -166,7 +195,9 @@ def running_in(folder: Path) -> Iterator[Cluster]:
         cluster.do("cluster-down")
 
 
-def filled(cluster: Cluster, factor: int, sizes: Path | None) -> scale_fill.Size:
+def filled(
+    cluster: Cluster, factor: int, sizes: Path | None, *, only_work: bool = False
+) -> scale_fill.Size:
     """Return the size that a file has; otherwise fill the cluster, and write the file. Exit if it has another size."""
     if sizes is not None and sizes.exists():
         size = scale_fill.Size(**json.loads(sizes.read_text()))
@@ -176,7 +207,7 @@ def filled(cluster: Cluster, factor: int, sizes: Path | None) -> scale_fill.Size
             )
         return size
     prototype = create(cluster, activate=False)
-    size, took_s = scale_fill.fill(cluster.database_url(), factor, prototype)
+    size, took_s = scale_fill.fill(cluster.database_url(), factor, prototype, only_work=only_work)
     print(f"# size {factor}: filled in {took_s:.0f} s, {size.database_mib} MiB", file=sys.stderr)
     if sizes is not None:
         sizes.write_text(json.dumps(asdict(size)))
@@ -202,6 +233,19 @@ def measure(factor: int, names: list[str], folder: Path | None) -> dict[str, flo
     return costs
 
 
+def measure_work(factor: int) -> dict[str, float]:
+    """Return the cost of each page of all work, on a new cluster with experiments and tasks only."""
+    costs = {"fixed_loop": loop_ms()}
+    with running() as cluster:
+        cluster.sign_in("admin")
+        size = filled(cluster, factor, None, only_work=True)
+        for name, request in work_requests(size).items():
+            cluster.reconnect()
+            costs[name] = cost_ms(cluster, partial(cluster.call, *request[:3]))
+            print(f"# size {factor}: {name} {costs[name]:.1f} ms", file=sys.stderr)
+    return costs
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, nargs="+", default=[1, 10], help="1, 10 or 100")
@@ -210,6 +254,11 @@ def main() -> None:
         type=Path,
         metavar="DIR",
         help="keep the cluster of one --size here: it is filled once and can be measured again",
+    )
+    parser.add_argument(
+        "--only-work",
+        action="store_true",
+        help="measure the list of all work, on a cluster with nothing else, which is filled in a minute",
     )
     parser.add_argument("names", nargs="*", help="requests, all if none is named")
     arguments = parser.parse_args()
@@ -220,7 +269,10 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     before: dict[str, float] = {}
     for factor in arguments.size:
-        costs = measure(factor, arguments.names, folder)
+        if arguments.only_work:
+            costs = measure_work(factor)
+        else:
+            costs = measure(factor, arguments.names, folder)
         limits = {name: request[3] for name, request in requests(scale_fill.Size(factor)).items()}
         limits |= {"create": CREATE_MS, "api_memory": API_MIB}
         for name, cost in costs.items():

@@ -38,6 +38,7 @@ BIG = (
     "containers",
     "checkpoints",
     "experiments",
+    "jobs",
 )
 _INDEXES = text("""
     SELECT indexname, indexdef FROM pg_indexes i
@@ -105,8 +106,11 @@ _EXPERIMENTS = {
         "id": _uuid("n", 1),
         "user_id": ":first_user + n % :users",
         "workspace_id": "(SELECT workspace_id FROM projects WHERE id = :first_project + n % :projects)",
+        "name": "'model ' || n % 977 || ' of run ' || n",
         "position": "n",
         "submitted_at": f"{_ENDED_AT} - interval '3 hours'",
+        "work_state": _STATE,
+        "work_ended_at": f"CASE WHEN {_STATE} <> 'ACTIVE' THEN {_ENDED_AT} END",
     },
     "experiments": {
         "job_id": _uuid("n", 1),
@@ -124,6 +128,26 @@ _EXPERIMENTS = {
         "ended_at": f"CASE WHEN {_STATE} <> 'ACTIVE' THEN {_ENDED_AT} END",
     },
 }
+# There are as many ended commands, notebooks, shells, TensorBoards and generic tasks as experiments.
+_TASKS = (
+    f"""
+    INSERT INTO jobs (id, kind, name, pool, position, user_id, workspace_id, submitted_at, work_state, work_ended_at)
+    SELECT {_uuid("n", 7)}, (ARRAY['COMMAND', 'NOTEBOOK', 'SHELL', 'TENSORBOARD', 'GENERIC'])[1 + n % 5]::job_kind,
+        'task ' || n % 977 || ' of day ' || n, 'default', n, :first_user + n % :users,
+        (SELECT workspace_id FROM projects WHERE id = :first_project + n % :projects),
+        {_ENDED_AT} - interval '1 hour', (ARRAY['COMPLETED', 'ERROR', 'CANCELED'])[1 + n % 3], {_ENDED_AT}
+    FROM generate_series(1, :experiments) n
+    """,
+    f"""
+    INSERT INTO tasks (id, kind, job_id, config, sealed, started_at, ended_at, exit_status, outcome, state)
+    SELECT 'task-' || n, (ARRAY['COMMAND', 'NOTEBOOK', 'SHELL', 'TENSORBOARD', 'GENERIC'])[1 + n % 5]::task_kind,
+        {_uuid("n", 7)}, jsonb_build_object('description', 'task ' || n, 'entrypoint', repeat('x', 900)), '',
+        {_ENDED_AT} - interval '1 hour', {_ENDED_AT}, 'allocation ended',
+        (ARRAY['COMPLETED', 'ERROR', 'CANCELED'])[1 + n % 3],
+        CASE WHEN n % 5 = 4 THEN (ARRAY['COMPLETED', 'ERROR', 'CANCELED'])[1 + n % 3]::generic_task_state END
+    FROM generate_series(1, :experiments) n
+    """,
+)
 _TRIALS = (
     """
     INSERT INTO searches (experiment_id, seq, snapshot_seq, snapshot, closed)
@@ -269,13 +293,15 @@ def _bulk_settings(database: Database) -> Iterator[None]:
             tx.execute(text("CHECKPOINT"))
 
 
-def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
-    """Insert the rows of a size beside one paused experiment, the prototype; return them, and the seconds it took."""
+def fill(url: str, factor: int, prototype: int, *, only_work: bool = False) -> tuple[Size, float]:
+    """Insert the rows of a size beside one paused experiment, the prototype; return them, and the seconds it took.
+
+    With `only_work` there are only experiments and tasks, without their trials, runs and results."""
     start = time.perf_counter()
     database = Database(url)
     with _bulk_settings(database):
         with database.begin() as tx:
-            params = _insert(tx, factor, prototype)
+            params = _insert(tx, factor, prototype, only_work=only_work)
         with database.autocommit() as tx:
             tx.execute(text("SET statement_timeout = 0"))
             tx.execute(text("VACUUM ANALYZE"))
@@ -285,7 +311,7 @@ def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
     return size, time.perf_counter() - start
 
 
-def _insert(tx: Tx, factor: int, prototype: int) -> dict[str, int]:
+def _insert(tx: Tx, factor: int, prototype: int, *, only_work: bool) -> dict[str, int]:
     """Insert the rows of a size; return the first ids."""
     # Foreign keys are right by construction, and triggers of logs run for each row.
     tx.execute(text("SET LOCAL session_replication_role = replica"))
@@ -312,12 +338,18 @@ def _insert(tx: Tx, factor: int, prototype: int) -> dict[str, int]:
     params["first_project"] -= params["projects"]
     for table, values in _EXPERIMENTS.items():
         _repeat(tx, table, values, params)
+    for statement in _TASKS:
+        tx.execute(text(statement), params)
     last = tx.execute(text("SELECT max(id) FROM experiments")).scalar_one()
     params["first"] = last - params["experiments"] + 1
     params["first_queued"] = last - params["queued"] + 1
     params["first_trial"] = tx.execute(
         text("SELECT coalesce(max(id), 0) + 1 FROM trials")
     ).scalar_one()
+    if only_work:
+        for index in indexes:
+            tx.execute(text(index.indexdef))
+        return params
     for statement in (*_TRIALS, *_RESULTS[:1]):
         tx.execute(text(statement), params)
     run_values.keep(tx, tx.execute(_ENDED).scalars().all())

@@ -85,11 +85,35 @@ def _people(admin: _Administrator) -> None:
     )  # fmt: skip
 
 
+# Programs that compute, remember and write more and more, so that charts have shapes.
+_BUSY = """import os, time
+kept = []
+for n in range(1, 200):
+    end = time.time() + 0.1 * (n % 9)
+    while time.time() < end: sum(range(1000))
+    if n < 60: kept.append(os.urandom(1 << 21))
+    with open("part", "wb") as f: f.write(os.urandom(n << 16))
+    time.sleep(1)
+"""
+
+
+def _tasks(admin: _Administrator) -> None:
+    """Start a command that works for minutes, and end a notebook."""
+    common = {"resources": {"slots": 0}}
+    busy = {"description": "prepare data", "entrypoint": ["python3", "-c", _BUSY]}
+    admin.call("POST", "/commands", config={**common, **busy}, workspaceId=1)
+    notebook = admin.call(
+        "POST", "/notebooks", config={**common, "description": "look at digits"}, workspaceId=1
+    )["notebook"]
+    admin.call("POST", f"/notebooks/{notebook['id']}/kill")
+
+
 def _work(cluster: Cluster, admin: _Administrator) -> tuple[int, int]:
     """Train a search, and create running, waiting and failed experiments. Return the search and its best trial."""
     admin.call("POST", "/roles/add-assignments", userRoleAssignments=[
         {"userId": 2, "roleAssignment": {"role": {"roleId": 5}, "scopeCluster": True}}
     ])  # fmt: skip
+    _tasks(admin)
     config = _EXAMPLE / "adaptive.yaml"
     search_id = cluster.create(config, _EXAMPLE, "--config", "name=digits by adaptive ASHA")
     cluster.until_state(search_id, "COMPLETED", timeout_s=600)
@@ -130,8 +154,10 @@ def shots(experiment: int, trial: int) -> dict[str, Shot]:
         "code": Shot(f"{one}/code?file=network.py", "dark"),
         "trial": Shot(f"/trials/{trial}", "dark"),
         "logs": Shot(f"/trials/{trial}/logs?q=validation+error"),
+        "resources": Shot("/work?q=prepare", prepare=_open_resources),
         "phone": Shot(one, width=390),
         "new-task": Shot("/tasks?new=notebook", prepare=_fill_new_task),
+        "work": Shot("/work"),
         "queue": Shot("/queue"),
         "machines": Shot("/cluster"),
         "rented-machines": Shot("/cluster?ended=1", "dark", prepare=_see_offers),
@@ -152,6 +178,13 @@ def _fill_new_experiment(tab: Tab) -> None:
     tab.page.get_by_label("Folder", exact=True).set_input_files(_EXAMPLE)
     tab.page.get_by_label("Load from a file").select_option(label="adaptive.yaml")
     tab.page.get_by_text("This configuration is valid.").wait_for()
+
+
+def _open_resources(tab: Tab) -> None:
+    """Go to the charts of the command, with at least some samples."""
+    tab.page.get_by_role("link", name="prepare data").click()
+    tab.page.get_by_role("link", name="Resources").click()
+    tab.page.locator(".chart canvas").nth(3).wait_for()
 
 
 def _see_offers(tab: Tab) -> None:
@@ -197,7 +230,8 @@ def pages(experiment: int, trial: int) -> list[str]:
         "/dashboard", "/experiments", "/experiments/new", f"/compare?experiments={experiment},{experiment + 1}",
         *(f"/experiments/{experiment}/{part}" for part in _EXPERIMENT),
         *(f"/trials/{trial}/{part}" for part in _TRIAL),
-        "/queue", "/cluster", "/tasks?ended=1", "/tasks?new=notebook", "/tasks?new=command", "/tasks?new=tensorboard",
+        "/queue", "/cluster", "/work",
+        "/tasks?ended=1", "/tasks?new=notebook", "/tasks?new=command", "/tasks?new=tensorboard",
         "/models", "/workspaces", "/settings", "/design", "/nowhere",
         "/templates", "/templates/eight-gpus", "/budgets", "/webhooks", *(f"/admin/{part}" for part in _ADMIN),
     ]  # fmt: skip

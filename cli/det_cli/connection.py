@@ -15,7 +15,7 @@ from determined.common.token_store import TokenStore
 from det_cli import prompts
 
 __all__ = [
-    "V1", "address", "anonymous", "connect", "limited", "page_options", "paged", "pages", "total",
+    "V1", "address", "anonymous", "connect", "is_part", "limited", "page_options", "paged", "pages", "total",
 ]  # fmt: skip
 _PAGE = 200
 
@@ -51,6 +51,11 @@ def page_options(args: argparse.Namespace) -> dict[str, Any]:
     size = _PAGE if args.limit is None else max(min(args.limit, _PAGE), 1)
     one_page = getattr(args, "pages", "all") == "1" and (args.limit is None or args.limit <= _PAGE)
     return {"limit": size, "offset": args.offset, "one_page": one_page}
+
+
+def is_part(args: argparse.Namespace) -> bool:
+    """Return whether the command wants a part of a list: then the newest rows, in the order of the whole list."""
+    return args.limit is not None or getattr(args, "pages", "all") == "1"
 
 
 def limited(args: argparse.Namespace, rows: Iterable[Any]) -> list[Any]:

@@ -74,23 +74,33 @@ def test_list_reads_all_pages(
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 5, 9])
-def test_limit_is_the_number_of_rows(
+def test_limit_is_the_number_of_the_newest_rows(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     monkeypatch.setattr(connection, "_PAGE", 3)
     for id in range(1, 8):
         cluster.add(id)
     result = det("e", "list", "--all", "--limit", limit, "--offset", 1, "--json")
-    assert [e["id"] for e in json.loads(result.out)] == [2, 3, 4, 5, 6, 7][:limit]
+    expected = sorted([6, 5, 4, 3, 2, 1][:limit])
+    assert [e["id"] for e in json.loads(result.out)] == expected
     requested = [int(r.first("limit")) for r in cluster.sent("GET", "/api/v1/experiments")]
     assert all(1 <= size <= 3 for size in requested)
 
 
-def test_single_page_starts_at_offset(cluster: FakeCluster, det: Det) -> None:
+def test_single_page_has_the_newest_rows_after_the_offset(cluster: FakeCluster, det: Det) -> None:
     for id in range(1, 8):
         cluster.add(id)
     result = det("e", "list", "-a", "--limit", 3, "--offset", 2, "--pages", "1", "--json")
     assert [e["id"] for e in json.loads(result.out)] == [3, 4, 5]
+    result = det("e", "list", "-a", "--limit", 2, "--pages", "1", "--json")
+    assert [e["id"] for e in json.loads(result.out)] == [6, 7]
+
+
+def test_whole_list_skips_the_oldest_rows(cluster: FakeCluster, det: Det) -> None:
+    for id in range(1, 5):
+        cluster.add(id)
+    result = det("e", "list", "-a", "--offset", 1, "--json")
+    assert [e["id"] for e in json.loads(result.out)] == [2, 3, 4]
 
 
 def test_all_output_formats_hold_the_same_experiments(mine: FakeCluster, det: Det) -> None:

@@ -107,6 +107,8 @@ def ids(det: Det, *words: str) -> list[int]:
         (["--sort", "id=desc", "--limit", "2", "--offset", "1"], [1]),
         (["--sort", "id=desc", "--limit", "1", "--pages", "1"], [2]),
         (["--sort", "id", "--offset", "1"], [2]),
+        (["--filter", "hp.lr<1", "--limit", "1"], [2]),
+        (["--filter", "id>0", "--all", "--limit", "2"], [2, 3]),
     ],
 )
 def test_rows_are_filtered_and_sorted(

@@ -236,7 +236,9 @@ class FakeCluster(FakeApi):
         rows = [e for e in self.experiments.values() if not names or e["username"] in names]
         if archived:
             rows = [e for e in rows if str(e["archived"]).lower() == archived]
-        return page("experiments", rows, request)
+        descending = request.first("orderBy") == "ORDER_BY_DESC"
+        ordered = sorted(rows, key=lambda row: int(row["id"]), reverse=descending)
+        return page("experiments", ordered, request)
 
     def _create(self, request: RecordedRequest) -> Any:
         owner, id = self.who(request), len(self.experiments) + 1

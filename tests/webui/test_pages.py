@@ -25,8 +25,8 @@ TRIAL_TABS = (
     "allocations",
 )
 PAGES = (
-    "/dashboard", "/experiments", "/tasks?ended=1", "/models", "/workspaces", "/queue", "/cluster", "/settings",
-    "/design",
+    "/dashboard", "/experiments", "/work", "/tasks?ended=1", "/models", "/workspaces", "/queue", "/cluster",
+    "/settings", "/design",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from determined.common.sign_in import SignedIn
 from det_cli import deadlines, prompts
 from det_cli.actions import costs, empty, tables
 from det_cli.actions.wait_report import WaitReport
-from det_cli.connection import V1, connect, paged, pages
+from det_cli.connection import V1, connect, is_part, paged, pages
 from det_cli.errors import FAILED, OK, CommandError, UsageError
 from det_cli.render import (
     local_time,
@@ -90,11 +90,14 @@ def list_(args: argparse.Namespace) -> None:
 
 
 def _list(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
-    filters: dict[str, Any] = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
+    newest = is_part(args)
+    order = "ORDER_BY_DESC" if newest else "ORDER_BY_ASC"
+    filters: dict[str, Any] = {"sortBy": "SORT_BY_ID", "orderBy": order}
     if not args.all:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
         filters.update(users=user, archived=False)
-    return paged(session, args, "/experiments", "experiments", **filters)
+    rows = paged(session, args, "/experiments", "experiments", **filters)
+    return rows[::-1] if newest else rows
 
 
 def ids_of(words: Iterable[str]) -> list[int]:

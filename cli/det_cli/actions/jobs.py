@@ -6,6 +6,7 @@ from typing import Any
 
 from determined.common.http import Session
 
+from det_cli.actions import work
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import MissingError, UsageError, require_change
 from det_cli.render import Column, local_time, say, show
@@ -21,6 +22,10 @@ _FIELDS = {
 
 
 def list_(args: argparse.Namespace) -> None:
+    if args.all:
+        work.list_(args)
+        return
+    work.refuse_without_all(args)
     session = connect(args)
     pool = _pool(session, args.resource_pool)
     order = "ORDER_BY_DESC" if args.reverse else "ORDER_BY_ASC"

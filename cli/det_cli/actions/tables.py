@@ -10,7 +10,7 @@ from typing import Any
 from determined.common.pages import each_page
 from determined.common.sign_in import SignedIn
 
-from det_cli.connection import V1, limited, page_options
+from det_cli.connection import V1, is_part, limited, page_options
 from det_cli.errors import UsageError
 from det_cli.render import Column
 
@@ -84,16 +84,18 @@ def search(
         user = session.username or session.get(V1 + "/me")["user"]["username"]
         conditions.append(_field("user", "=", user, "TEXT"))
     group = {"kind": "group", "conjunction": "and", "children": conditions}
+    newest = is_part(args) and not args.sort
     body = {
         "projectId": 0,
         "filter": json.dumps({"filterGroup": group, "showArchived": args.all}),
-        "sort": ",".join(_order(text) for text in args.sort),
+        "sort": "id=desc" if newest else ",".join(_order(text) for text in args.sort),
     }
 
     def fetch(page: Mapping[str, int]) -> Any:
         return session.post(V1 + path, {**body, **page})
 
-    return limited(args, each_page(fetch, key, **page_options(args)))
+    rows = limited(args, each_page(fetch, key, **page_options(args)))
+    return rows[::-1] if newest else rows
 
 
 def _condition(text: str) -> dict[str, Any]:

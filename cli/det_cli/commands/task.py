@@ -1,5 +1,7 @@
 """det task and det job"""
 
+from typing import Any
+
 from det_cli.commands.interactive import CONFIG, CONTEXT
 from det_cli.declare import JSON, OUTPUT, PAGING, YAML, Arg, Command, Group, OneOf, log_options
 
@@ -15,7 +17,33 @@ PROJECT = Arg(
     help="create the task in this project",
 )
 
+TYPES = ["experiment", "command", "notebook", "shell", "tensorboard", "generic"]
+STATES = [
+    "queued", "pulling", "starting", "running", "active", "paused", "stopping", "completed", "canceled", "error",
+]  # fmt: skip
+
+
+def _many(flag: str, help: str, **options: Any) -> Arg:
+    """Return an option of the list of all work that may be repeated."""
+    return Arg(flag, action="append", default=[], help=f"{help} (may be repeated)", **options)
+
+
 JOB = Arg("job_id", help="the job's id, a prefix of it, or the number of an experiment")
+
+WORK_FILTERS = (
+    _many("--type", "only work of this type", choices=TYPES),
+    _many("--state", "only work in this state", choices=STATES),
+    _many("--owner", "only work of this user", metavar="NAME"),
+    Arg("-w", "--workspace-name", metavar="NAME", help="only work of this workspace"),
+    Arg("--name", metavar="TEXT", help="only work with this text in its name"),
+    Arg("--since", metavar="TIME", help="only work submitted since: 12h, 7d or an RFC 3339 time"),
+    Arg(
+        "--sort",
+        metavar="COLUMN[=desc]",
+        help="submitted, ended, name or owner",
+    ),
+    Arg("--archived", action="store_true", help="include archived experiments"),
+)
 
 MEMBERS = {
     "task": Group(
@@ -105,11 +133,20 @@ MEMBERS = {
         "show and reorder the job queue",
         Command(
             "list",
-            "list the jobs of a pool in queue order",
+            "list the jobs of a pool in queue order, or all work",
             "jobs:list_",
             Arg(
-                "-p", "-rp", "--resource-pool", help="the pool (default: the default compute pool)"
+                "-p",
+                "-rp",
+                "--resource-pool",
+                help="the pool (default: the default compute pool; with --all: every pool)",
             ),
+            Arg(
+                "--all",
+                action="store_true",
+                help="list running and finished work of all types, the newest first",
+            ),
+            *WORK_FILTERS,
             *PAGING,
             Arg("--reverse", action="store_true", help="list the last job first"),
             OUTPUT,

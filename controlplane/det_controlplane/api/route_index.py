@@ -63,5 +63,6 @@ MODULES_AT: dict[str, tuple[str, ...]] = {
     "users": ("roles", "users"),
     "webhooks": ("webhooks",),
     "why": ("jobs",),
+    "work": ("work",),
     "workspaces": ("projects", "workspaces"),
 }

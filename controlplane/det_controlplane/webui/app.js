@@ -19,6 +19,7 @@ const PAGES = [
   ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")],
   ["/queue/:pool?", "Job queue", () => import("./pages/queue.js")],
   ["/cluster", "Machines", () => import("./pages/cluster.js")],
+  ["/work", "All work", () => import("./pages/work.js")],
   ["/tasks", "Tasks", () => import("./pages/tasks.js")],
   ["/tasks/:id/terminal", "Terminal", () => import("./pages/terminal.js")],
   ["/tasks/:kind/:id/:tab?", "Task", () => import("./pages/task.js")],

@@ -11,6 +11,7 @@ from det_controlplane.core.lifecycle.task import (
     after_kill,
     after_pause,
     after_unpause,
+    outcome,
 )
 
 S = GenericTaskState
@@ -81,3 +82,18 @@ def test_requests_can_be_repeated_and_errors_have_reasons() -> None:
         after_pause(S.ACTIVE, may_pause=False)
     with pytest.raises(NotAllowed, match="still stopping"):
         after_unpause(S.STOPPING_PAUSED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        (ExitKind.CLEAN, "COMPLETED"),
+        (ExitKind.FAILED, "ERROR"),
+        (ExitKind.INFRASTRUCTURE, "ERROR"),
+        (ExitKind.KILLED, "CANCELED"),
+        (ExitKind.PREEMPTED, "CANCELED"),
+        (ExitKind.NEVER_RAN, "CANCELED"),
+    ],
+)
+def test_outcome_of_a_task_follows_its_last_exit(kind: ExitKind, state: str) -> None:
+    assert outcome(Exit(kind)).value == state

@@ -155,6 +155,21 @@ def test_a_job_is_moved_in_the_queue_and_back(keys: Keyboard, house: House) -> N
         house.admin.post(f"/api/v1/experiments/{experiment}/kill")
 
 
+def test_second_move_uses_the_order_after_the_first(keys: Keyboard, house: House) -> None:
+    ids = [create(house.admin, name=f"swift {n}", activate=True) for n in "abc"]
+    house.api.tick()
+    go(keys, "Job queue")
+    keys.page.locator("[aria-label*='swift c: move']").focus()
+    keys.press("ArrowUp", "ArrowUp")
+    keys.page.get_by_text("moved to position").nth(1).wait_for()
+    jobs = house.admin.get("/api/v1/job-queues-v2", resourcePool="default")["jobs"]
+    names = [job["full"]["name"] for job in jobs]
+    assert [name for name in names if "swift" in name] == ["swift c", "swift a", "swift b"]
+    assert "swift c" in keys.at()
+    for experiment in ids:
+        house.admin.post(f"/api/v1/experiments/{experiment}/kill")
+
+
 def test_a_checkpoint_is_registered(keys: Keyboard, house: House) -> None:
     experiment_id = create(house.admin, name="with a checkpoint", activate=True)
     report_metrics(

@@ -170,9 +170,9 @@ def test_ended_tasks_show_how_they_ended(tab: Tab, house: House) -> None:
     run("without a fault", 0)
     tab.open("/tasks?ended=1")
     for name, word, colour in (
-        ("in the queue", "Killed", []),
-        ("at work", "Killed", []),
-        ("with a fault", "Failed", ["red"]),
+        ("in the queue", "Canceled", []),
+        ("at work", "Canceled", []),
+        ("with a fault", "Error", ["red"]),
         ("without a fault", "Completed", ["green"]),
     ):
         row = tab.page.get_by_role("row").filter(

@@ -107,6 +107,14 @@ def after_kill(state: S) -> S:
     return state if state.terminal else S.STOPPING_CANCELED
 
 
+def outcome(exit: Exit) -> S:
+    """Return how a task of any kind ended that does not run again."""
+    if exit.kind is ExitKind.CLEAN:
+        return S.COMPLETED
+    is_failure = exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE)
+    return S.ERROR if is_failure else S.CANCELED
+
+
 @dataclass(frozen=True, slots=True)
 class AfterExit:
     """The state after the end of an allocation, and whether the task gets another allocation now."""
@@ -123,18 +131,16 @@ def after_exit(
     A task that the scheduler preempted (`was_asked`) runs again later, also if it had to be killed."""
     if state is S.STOPPING_CANCELED:
         return AfterExit(S.CANCELED)
-    if exit.kind is ExitKind.CLEAN:
-        return AfterExit(S.COMPLETED)
-    if exit.kind is ExitKind.FAILED:
-        return AfterExit(S.ERROR)
+    if exit.kind in (ExitKind.CLEAN, ExitKind.FAILED):
+        return AfterExit(outcome(exit))
     if state is S.STOPPING_PAUSED:
         return AfterExit(S.PAUSED)
     if exit.kind is ExitKind.PREEMPTED or (was_asked and exit.kind is ExitKind.KILLED):
         return AfterExit(S.ACTIVE, runs_again=True)
     if exit.kind is ExitKind.INFRASTRUCTURE:
         again = runs_again(TaskKind.GENERIC, reached, exit, failures)
-        return AfterExit(S.ACTIVE, runs_again=True) if again else AfterExit(S.ERROR)
-    return AfterExit(S.CANCELED)
+        return AfterExit(S.ACTIVE, runs_again=True) if again else AfterExit(outcome(exit))
+    return AfterExit(outcome(exit))
 
 
 def after_return(state: S) -> S:

@@ -80,7 +80,7 @@ _REVIVE = text("""
 """)
 _SET_RUN = text("UPDATE trials SET run_id = :run WHERE id = :trial")
 _REOPEN = text("""
-    UPDATE tasks SET ended_at = NULL, exit_status = NULL, state = cast(:state AS generic_task_state),
+    UPDATE tasks SET ended_at = NULL, exit_status = NULL, outcome = NULL, state = cast(:state AS generic_task_state),
         active_at = CASE WHEN active_at IS NOT NULL THEN cast(:now AS timestamptz) END
     WHERE id = :task
 """)

@@ -10,6 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from det_controlplane.db.schema.base import HAS_TRIGRAMS
+
 _INVALID = sa.text("SELECT NOT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
@@ -26,6 +28,22 @@ def create_index(
     op.create_index(
         name, table, columns, if_not_exists=True, postgresql_concurrently=True, **options
     )
+
+
+def repeat(statement: str) -> None:
+    """Execute a statement until it changes no row. Each turn changes a bounded number, and commits by itself."""
+    if op.get_context().as_sql:
+        op.execute(statement)
+        return
+    while op.get_bind().execute(sa.text(statement)).rowcount:
+        pass
+
+
+def create_trigram_index(name: str, table: str, column: str) -> None:
+    """Create an index for searches in a text, if the database has the extension for it."""
+    if op.get_context().as_sql or op.get_bind().scalar(HAS_TRIGRAMS):
+        lowered = sa.text(f"lower({column}) gin_trgm_ops")
+        create_index(name, table, [lowered], postgresql_using="gin")
 
 
 def validate(table: str, constraint: str) -> None:

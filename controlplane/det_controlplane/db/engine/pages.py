@@ -219,8 +219,9 @@ def _select_search_page(
 
 
 def _columns(collection: Collection, by: str) -> list[Any]:
-    """Return the columns of an order; the default one breaks ties."""
-    return list(dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))]))
+    """Return the columns of an order; the default one breaks ties, and then the key."""
+    first = next(iter(collection.orders.values()))
+    return list(dict.fromkeys([collection.orders[by], first, collection.own_key]))
 
 
 def _order_columns(columns: Iterable[Any], descending: bool) -> list[ColumnElement[Any]]:

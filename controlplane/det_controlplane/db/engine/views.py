@@ -34,19 +34,21 @@ def deletion_state(column: ColumnElement[Any]) -> ColumnElement[str]:
     return func.concat("WORKSPACE_STATE_", func.coalesce(cast(column, Text), "UNSPECIFIED"))
 
 
-# How far the most progressed live allocation of a job or trial is; NULL when it has none.
-_FURTHEST = """(SELECT CASE max(CASE a.state WHEN 'RUNNING' THEN 4 WHEN 'TERMINATING' THEN 4 WHEN 'WAITING' THEN 4
+# How far the most progressed of some live allocations is.
+FURTHEST_STATE = """CASE max(CASE a.state WHEN 'RUNNING' THEN 4 WHEN 'TERMINATING' THEN 4 WHEN 'WAITING' THEN 4
     WHEN 'STARTING' THEN 3 WHEN 'PULLING' THEN 2 ELSE 1 END)
-    WHEN 4 THEN 'RUNNING' WHEN 3 THEN 'STARTING' WHEN 2 THEN 'PULLING' ELSE 'QUEUED' END
-    FROM allocations a WHERE a.{key} AND a.state <> 'TERMINATED')"""
+    WHEN 4 THEN 'RUNNING' WHEN 3 THEN 'STARTING' WHEN 2 THEN 'PULLING' ELSE 'QUEUED' END"""
+# The same of a job or trial; QUEUED if it has none.
+FURTHEST = f"""(SELECT {FURTHEST_STATE}
+    FROM allocations a WHERE a.{{key}} AND a.state <> 'TERMINATED')"""
 
 SHOWN_EXPERIMENT_STATE = f"""CASE WHEN e.state = 'ACTIVE' AND NOT e.unmanaged
-    THEN {_FURTHEST.format(key="job_id = e.job_id")} ELSE e.state::text END"""
+    THEN {FURTHEST.format(key="job_id = e.job_id")} ELSE e.state::text END"""
 EXPERIMENT_STATE = f"'STATE_' || {SHOWN_EXPERIMENT_STATE}"
 
 # Only unmanaged trials have a heartbeat.
 SHOWN_TRIAL_STATE = f"""CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
-    WHEN t.heartbeat_at IS NOT NULL THEN 'RUNNING' ELSE {_FURTHEST.format(key="trial_id = t.id")} END"""
+    WHEN t.heartbeat_at IS NOT NULL THEN 'RUNNING' ELSE {FURTHEST.format(key="trial_id = t.id")} END"""
 TRIAL_STATE = f"'STATE_' || {SHOWN_TRIAL_STATE}"
 
 

@@ -56,6 +56,9 @@ tasks = Table(
     # When traffic last went to one of them; written at most every few seconds.
     Column("proxied_at", Time),
     Column("exit_status", Text),  # a sentence about the end of a task other than a trial
+    Column(
+        "outcome", Text
+    ),  # of the same: COMPLETED, CANCELED or ERROR; NULL: it ended before this column
     # "sha256:" and the hash of the token that opens the task's ports. Earlier rows have a part of the token.
     Column("access_key", Text),
     Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time

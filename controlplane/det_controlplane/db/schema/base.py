@@ -31,14 +31,14 @@ CREATE_TRIGRAMS = """
     END $$"""
 
 
-_HAS_TRIGRAMS = sa.text(
+HAS_TRIGRAMS = sa.text(
     "SELECT EXISTS (SELECT FROM pg_opclass WHERE opcname = 'gin_trgm_ops' AND pg_opclass_is_visible(oid))"
 )
 
 
 def if_trigrams(ddl: Any, target: Any, bind: sa.Connection | None, *_: Any, **__: Any) -> bool:
     """Return whether the database has the extension, as a condition for an index."""
-    return bind is not None and bool(bind.execute(_HAS_TRIGRAMS).scalar_one())
+    return bind is not None and bool(bind.execute(HAS_TRIGRAMS).scalar_one())
 
 
 def enum(kind: type[Enum], name: str = "", *, unused: Sequence[str] = ()) -> "sa.Enum":

@@ -79,13 +79,49 @@ jobs = Table(
     Column("submitted_at", Time, nullable=False),
     # Set with its first queued allocation (by a trigger), and corrected by each scheduling pass of its pool.
     Column("in_queue", Boolean, nullable=False, server_default=text("false")),
+    # Triggers copy these of the experiment or task, so that the list of all work reads one table. The state is NULL for
+    # jobs that are not listed: deletions of checkpoints.
+    Column("work_state", Text),
+    Column("work_ended_at", Time),
+    Column("work_archived", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("priority BETWEEN 1 AND 99", name="priority"),
     CheckConstraint("weight > 0", name="weight"),
     CheckConstraint("max_slots >= 0", name="max_slots"),
     Index("jobs_in_queue", "pool", "priority", "position", "id", postgresql_where=text("in_queue")),
     Index("jobs_by_workspace", "workspace_id"),
     Index("jobs_by_user", "user_id"),
+    # Filters of the list of all work read this index alone.
+    Index(
+        "jobs_of_work",
+        "submitted_at",
+        "id",
+        postgresql_include=[
+            "kind",
+            "work_state",
+            "work_archived",
+            "user_id",
+            "workspace_id",
+            "pool",
+        ],
+        postgresql_where=text("work_state IS NOT NULL"),
+    ),
+    Index(
+        "jobs_by_work_end",
+        text("work_ended_at DESC NULLS LAST"),
+        text("submitted_at DESC"),
+        postgresql_where=text("work_state IS NOT NULL"),
+    ),
+    Index(
+        "jobs_by_work_name", "name", "submitted_at", postgresql_where=text("work_state IS NOT NULL")
+    ),
 )
+event.listen(jobs, "before_create", DDL(CREATE_TRIGRAMS.replace("%", "%%")))  # type: ignore[no-untyped-call]
+Index(
+    "jobs_by_lowered_name",
+    func.lower(jobs.c.name).label("lowered"),
+    postgresql_using="gin",
+    postgresql_ops={"lowered": "gin_trgm_ops"},
+).ddl_if(callable_=if_trigrams)
 
 experiments = Table(
     "experiments",

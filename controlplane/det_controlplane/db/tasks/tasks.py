@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, insert, literal_column, select, text
+from sqlalchemy import bindparam, case, func, insert, literal_column, select, text
 
-from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.lifecycle.task import NAMES, GenericTaskState, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.database import Database, Tx
@@ -41,6 +41,8 @@ _FIELDS: dict[str, Any] = {
     "userId": _j.user_id,
     "resourcePool": _j.pool,
     "exitStatus": func.coalesce(_k.exit_status, ""),
+    # Clients of Determined know only that a task has terminated.
+    "outcome": case((_k.ended_at.is_not(None), func.concat("STATE_", _j.work_state))),
     "jobId": _k.job_id,
     "workspaceId": _j.workspace_id,
 }
@@ -204,7 +206,8 @@ _ENDING = text("""
     FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.id = :allocation_id
 """)
 _END = text("""
-    UPDATE tasks SET ended_at = :now, exit_status = :exit_status WHERE id = :task_id AND ended_at IS NULL
+    UPDATE tasks SET ended_at = :now, exit_status = :exit_status, outcome = :outcome
+    WHERE id = :task_id AND ended_at IS NULL
 """)
 
 
@@ -213,8 +216,9 @@ def ending(tx: Tx, allocation_id: str) -> EndingTask:
     return EndingTask(TaskKind(row.kind), row.told)
 
 
-def end(tx: Tx, task_id: str, exit_status: str, now: datetime) -> None:
-    tx.execute(_END, {"task_id": task_id, "exit_status": exit_status, "now": now})
+def end(tx: Tx, task_id: str, exit_status: str, outcome: GenericTaskState, now: datetime) -> None:
+    params = {"task_id": task_id, "exit_status": exit_status, "outcome": outcome.value, "now": now}
+    tx.execute(_END, params)
 
 
 _PORTS = text("""

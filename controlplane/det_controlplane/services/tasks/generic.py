@@ -279,7 +279,8 @@ def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
         if target is GenericTaskState.ACTIVE:
             _run_again(ctx, changed, task)
         elif target is GenericTaskState.CANCELED:
-            tasks.end(tx, task_id, f"canceled while it was paused: {reason}", changed.now)
+            sentence = f"canceled while it was paused: {reason}"
+            tasks.end(tx, task_id, sentence, GenericTaskState.CANCELED, changed.now)
             changed.trial_ended(task_id)
         else:
             # A run that began before the task was locked was not there to be locked.

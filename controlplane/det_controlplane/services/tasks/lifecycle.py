@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, Signal, end_sentence
-from det_controlplane.core.lifecycle.task import TaskKind, after_exit, runs_again
+from det_controlplane.core.lifecycle.task import TaskKind, after_exit, outcome, runs_again
 from det_controlplane.core.numerals import shown_duration
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.engine.database import Tx
@@ -46,7 +46,8 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
             preempt_timeout_s=allocation.preempt_timeout_s if allocation.preemptible else None,
         )  # fmt: skip
     if ends:
-        tasks.end(tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
+        sentence = end_sentence(exit, ending.told)
+        tasks.end(tx, allocation.task_id, sentence, outcome(exit), change.now)
         change.trial_ended(allocation.task_id)
         if outbox.retry_deletions_of_task(tx, allocation.task_id, change.now):
             change.wake("schedule")

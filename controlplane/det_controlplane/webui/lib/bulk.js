@@ -1,4 +1,4 @@
-// Run one action on many experiments, a few at a time, and collect the results.
+// Run one action on many things, a few at a time, and collect the results.
 import { ApiError, send } from "./api.js";
 import { signal } from "./view.js";
 
@@ -35,6 +35,34 @@ export async function applyToMany(action, ids, { name, body = {} }) {
   }
   return results;
 }
+
+const TOGETHER = 6; // requests
+
+/**
+ * Act on things that the API changes one by one; one that refuses stops none of the others.
+ * @template T
+ * @param {string} name told meanwhile @param {T[]} things @param {(thing: T) => string} idOf @param {(thing: T) => Promise<unknown>} act @returns {Promise<{ id: string, error: string }[]>} of all that were tried
+ */
+export async function oneByOne(name, things, idOf, act) {
+  /** @type {{ id: string, error: string }[]} */
+  const results = [];
+  let stopped = false;
+  const stop = () => {
+    stopped = true;
+  };
+  try {
+    for (let at = 0; at < things.length && !stopped; at += TOGETHER) {
+      if (things.length > TOGETHER) work.value = { name, done: at, of: things.length, stop };
+      results.push(...(await Promise.all(things.slice(at, at + TOGETHER).map(async (thing) => ({ id: idOf(thing), error: await refusal(act(thing)) })))));
+    }
+  } finally {
+    work.value = null;
+  }
+  return results;
+}
+
+/** @param {Promise<unknown>} done @returns {Promise<string>} why it failed, if it did */
+const refusal = (done) => done.then(() => "", (e) => /** @type {Error} */ (e).message);
 
 /** @param {string} action @param {number[]} ids @param {object} body @returns {Promise<Result[]>} */
 async function tried(action, ids, body) {

@@ -55,16 +55,8 @@ export const hasTerminal = (task) => task.kind === "shell" && task.state === "ST
 /** The address of its terminal in the page. @param {any} task */
 export const terminalOf = (task) => link(`/tasks/${task.id}/terminal`);
 
-// The server writes these words at the start of the exit status of a task that it stopped, and of a failed one.
-const KILLED = /^allocation (killed|stopped early|ended before it started)/;
-const FAILED = /fail|error|status [1-9]/i;
-
-/** Return the state of a task in the words of every other page. @param {any} task */
-export function stateOf({ state, exitStatus = "" }) {
-  if (state !== "STATE_TERMINATED") return state;
-  if (KILLED.test(exitStatus)) return "STATE_KILLED";
-  return FAILED.test(exitStatus) ? "STATE_FAILED" : "STATE_COMPLETED";
-}
+/** Return the state of a task in the words of every other page: generic tasks have it, others have an outcome. @param {any} task */
+export const stateOf = ({ state, outcome }) => (state === "STATE_TERMINATED" && outcome) || state;
 
 /** The address that a running task serves at; only those of this cluster. @param {any} task */
 export function served(task) {

@@ -12,15 +12,16 @@ import { placeOf } from "../lib/workspaces.js";
 import { Bones, Button, Empty, Failure, Head, Search, Toggle } from "../parts/basic.js";
 import { Pick } from "../parts/fields.js";
 import { Table } from "../parts/table.js";
+import { Views } from "../parts/views.js";
 import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
 import { filterable, filterText, groupOf, STATES } from "./experiments_filter.js";
-import { Views } from "./experiments_views.js";
 
 // Most users only read the list. The scripts of filters and actions are loaded on demand.
 const Chips = later(() => import("../parts/filters.js"), "Chips");
 const FilterBuilder = later(() => import("../parts/filters.js"), "FilterBuilder");
 const ColumnChoice = later(() => import("../parts/columns.js"), "ColumnChoice");
 const Steering = later(() => import("./experiments_chosen.js"), "Steering");
+const VIEWS = { path: "/experiments", storagePath: "det/experiments", kept: ["q", "state", "mine", "archived", "sort", "filter", "columns", "project"] };
 const DEFAULT = "id,name,state,progress,searcherMetricsVal,numTrials,user,startTime,duration";
 
 /** @param {URLSearchParams} query */
@@ -118,7 +119,7 @@ function Bar({ asked, known, names, open }) {
       <${Toggle} on=${asked.archived} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Show archived<//>
       <${Button} icon="plus" onClick=${open}>Filter<//>
       <${Button} icon="columns" onClick=${() => setChoosing(true)}>Columns<//>
-      <${Views} />
+      <${Views} of=${VIEWS} />
       ${choosing && html`<${ColumnChoice} of=${offered} shown=${names} usual=${DEFAULT.split(",")} set=${show} onClose=${() => setChoosing(false)} />`}
     </div>
   `;

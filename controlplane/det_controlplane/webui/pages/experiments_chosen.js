@@ -6,10 +6,11 @@ import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
-import { Button, Progress } from "../parts/basic.js";
+import { Button } from "../parts/basic.js";
+import { Refused, Working } from "../parts/bulk_results.js";
 import { MoveExperiments } from "../parts/move_experiments.js";
-import { Ask, Dialog, tell } from "../parts/overlay.js";
-import { ChosenBar, Table } from "../parts/table.js";
+import { Ask, tell } from "../parts/overlay.js";
+import { ChosenBar } from "../parts/table.js";
 
 /**
  * @typedef {Map<number, any>} Chosen experiments by id; of many there is only what decides about actions
@@ -93,7 +94,11 @@ export function Steering({ chosen, choose, total, filter, every, reload }) {
         ${movable.length < rows.length && html`<p class="soft">Archived experiments are not moved.</p>`}
       <//>
     `}
-    ${refused && html`<${Refused} ...${refused} onClose=${() => setRefused(null)} />`}
+    ${refused &&
+    html`
+      <${Refused} ...${refused} noun=${["experiment", "experiments"]} nameOf=${(/** @type {number} */ id) => refused.rows.get(id)?.name ?? ""} onClose=${() => setRefused(null)}
+        id=${(/** @type {number} */ id) => html`<a href=${link(`/experiments/${id}`)}>${id}</a>`} />
+    `}
   `;
 }
 
@@ -108,29 +113,4 @@ async function moveBack(rows) {
     results.push(...(await applyToMany("move", ids, { name: "Undo", body: { destinationProjectId: project } })));
   }
   return results;
-}
-
-/** @param {{ of: import("../lib/bulk.js").Work }} props */
-const Working = ({ of }) => html`
-  <div class="chosen" role="group" aria-label="In progress">
-    <span role="status">${of.name}: ${of.done.toLocaleString("en")} of ${of.of.toLocaleString("en")} done</span>
-    <${Progress} value=${of.done / of.of} />
-    <${Button} onClick=${of.stop}>Cancel the rest<//>
-  </div>
-`;
-
-/** @param {Outcome & { onClose: () => void }} props */
-function Refused({ name, results, rows, did, left, onClose }) {
-  const columns = [
-    { name: "ID", right: true, cell: (/** @type {any} */ r) => html`<a href=${link(`/experiments/${r.id}`)}>${r.id}</a>` },
-    { name: "Name", main: true, cell: (/** @type {any} */ r) => rows.get(r.id)?.name ?? "" },
-    { name: "Reason", wrap: true, cell: (/** @type {any} */ r) => r.error },
-  ];
-  return html`
-    <${Dialog} title=${`${name} failed for ${counted(results.length, "experiment")}`} wide onClose=${onClose}>
-      <p class="soft">${did ? `${counted(did, "experiment")} succeeded` : "No experiments succeeded"}${left ? `, and ${left.toLocaleString("en")} were not attempted` : ""}.</p>
-      <div class="panel"><${Table} label="Failures" columns=${columns} total=${results.length} row=${(/** @type {number} */ i) => results[i]} /></div>
-      <div class="dialog-foot"><${Button} kind="primary" onClick=${onClose}>Close<//></div>
-    <//>
-  `;
 }

@@ -38,26 +38,33 @@ function Queue({ pool, pools }) {
   const [managed, setManaged] = useState("");
   const [refused, setRefused] = useState("");
   const [most, setMost] = useState(PART);
+  const latest = useRef(/** @type {any[]} */ ([]));
+  const before = useRef(Promise.resolve());
   const jobs = useLive(
     async (signal) => {
       const told = await get("/api/v1/job-queues-v2", { resourcePool: pool.name, limit: most }, { signal });
-      return { rows: told.jobs.map((/** @type {any} */ j) => j.full ?? { ...j.limited, hidden: true }), total: told.pagination.total };
+      latest.current = told.jobs.map((/** @type {any} */ j) => j.full ?? { ...j.limited, hidden: true });
+      return { rows: latest.current, total: told.pagination.total };
     },
     [pool.name],
     LIVE_MS,
     most,
   );
-  /** @type {Change} */
-  const change = async (job, to, done, back) => {
+  /** @param {Plan} plan */
+  const apply = async (plan) => {
+    const planned = plan(latest.current);
+    if (!planned) return;
+    const { job, to, done, back } = planned;
     setRefused("");
-    try {
-      await update(job, [to]);
-      tell(done, { undo: back && (() => void change(job, back, "Undone")) });
-    } catch (e) {
-      setRefused(refusalOf(job, e));
-    }
+    let refusal = "";
+    await update(job, [to]).catch((e) => (refusal = refusalOf(job, e)));
+    // The page shows the new order before it says that it is done.
     await jobs.reload();
+    if (refusal) setRefused(refusal);
+    else tell(done, { undo: back && (() => void change(() => ({ job, to: back, done: "Undone" }))) });
   };
+  /** Change the order that is there after the changes before. @type {Change} */
+  const change = (plan) => (before.current = before.current.then(() => apply(plan)));
   return html`
     <div class="stack">
       <${Summary} pool=${pool} />
@@ -129,13 +136,13 @@ function columnsOf(rows, pool, change, manage, order) {
   const moves = (j) => {
     if (!may(j.type === "TYPE_EXPERIMENT" ? "UPDATE_EXPERIMENT" : "UPDATE_NSC", j.workspaceId)) return [];
     const at = rows.indexOf(j);
-    /** @param {string} name @param {string} icon @param {number} to @param {string} done */
-    const move = (name, icon, to, done) => order && rows[to] && to !== at && { name, icon, act: () => void change(j, placedAt(rows, at, to), done, placeOf(rows, at)) };
+    /** @param {string} name @param {string} icon @param {(at: number) => number} to @param {string} done */
+    const move = (name, icon, to, done) => order && rows[to(at)] && to(at) !== at && { name, icon, act: () => void change(moved(j.jobId, (_, from) => to(from), () => done)) };
     return [
       { name: "Manage job", icon: "gear", act: () => manage(j.jobId) },
-      move("Move to top", "top", 0, "Moved to the top"),
-      move("Move up", "up", at - 1, "Moved up"),
-      move("Move down", "down", at + 1, "Moved down"),
+      move("Move to top", "top", () => 0, "Moved to the top"),
+      move("Move up", "up", (from) => from - 1, "Moved up"),
+      move("Move down", "down", (from) => from + 1, "Moved down"),
     ];
   };
   return [
@@ -152,9 +159,18 @@ function columnsOf(rows, pool, change, manage, order) {
 }
 
 /**
- * @typedef {(job: any, change: any, done: string, back?: any) => Promise<void>} Change
+ * @typedef {(rows: any[]) => { job: any, to: Edit, done: string, back?: Edit } | null} Plan an edit of the queue as it is by then
+ * @typedef {(plan: Plan) => Promise<void>} Change
  * @typedef {{ handle: (job: any) => any, rowProps: (job: any) => Record<string, any> }} Order
  */
+
+/** Plan to bring a job to another place. @param {string} id @param {(rows: any[], from: number) => number} to @param {(job: any, beside: any) => string} done @returns {Plan} */
+const moved = (id, to, done) => (rows) => {
+  const from = rows.findIndex((j) => j.jobId === id);
+  const place = to(rows, from);
+  if (from < 0 || place === from || !rows[place]) return null;
+  return { job: rows[from], to: placedAt(rows, from, place), done: done(rows[from], rows[place]), back: placeOf(rows, from) };
+};
 
 /** Return the place that a job has now, as a change that brings it back: beside a job of its priority, as it takes that of its neighbour. @param {any[]} rows @param {number} at */
 function placeOf(rows, at) {
@@ -185,12 +201,8 @@ function useOrder(rows, change) {
     if (focused.current) document.getElementById(`handle-${focused.current}`)?.focus();
   }, [rows.map((j) => j.jobId).join()]);
   const at = (/** @type {string} */ id) => rows.findIndex((j) => j.jobId === id);
-  /** @param {string} id @param {number} to */
-  const move = async (id, to) => {
-    const from = at(id);
-    if (from < 0 || to === from || !rows[to]) return;
-    await change(rows[from], placedAt(rows, from, to), `${rows[from].name || "Job"} moved to position ${positionOf(rows[to])}`, placeOf(rows, from));
-  };
+  /** @param {string} id @param {(rows: any[], from: number) => number} to */
+  const move = (id, to) => void change(moved(id, to, (job, beside) => `${job.name || "Job"} moved to position ${positionOf(beside)}`));
   const drop = () => {
     drag.current = { id: "", to: "", x: 0, y: 0, moves: false };
     show({ id: "", to: "" });
@@ -216,7 +228,7 @@ function useOrder(rows, change) {
   const release = () => {
     const { id, to, moves } = drag.current;
     drop();
-    if (moves && to) void move(id, at(to));
+    if (moves && to) move(id, (now) => now.findIndex((j) => j.jobId === to));
   };
   /** @param {any} job @param {KeyboardEvent} e */
   const press = (job, e) => {
@@ -225,7 +237,7 @@ function useOrder(rows, change) {
     if (!step) return;
     e.preventDefault();
     focused.current = job.jobId;
-    void move(job.jobId, at(job.jobId) + step);
+    move(job.jobId, (_, from) => from + step);
   };
   /** @param {any} job */
   const handle = (job) => html`
@@ -295,8 +307,8 @@ function Manage({ id, rows, total, pool, pools, onClose, onDone }) {
       await onDone();
       throw new Error(refusalOf(job, e));
     }
-    tell(to === pool ? `Changed ${job.name}` : `Moved ${job.name} to ${to.name}`, { undo: () => void attempt(() => update(job, back), "Undone").then(onDone) });
     await onDone();
+    tell(to === pool ? `Changed ${job.name}` : `Moved ${job.name} to ${to.name}`, { undo: () => void attempt(() => update(job, back).then(onDone), "Undone") });
     if (to !== pool) go(`/queue/${encodeURIComponent(to.name)}`);
   };
   return html`

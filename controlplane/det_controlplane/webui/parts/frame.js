@@ -14,6 +14,7 @@ export const NAVIGATION = [
   ["", "/dashboard", "Home", "home"],
   ["", "/experiments", "Experiments", "flask"],
   ["", "/tasks", "Tasks", "list"],
+  ["", "/work", "All work", "columns"],
   ["", "/models", "Models", "box"],
   ["", "/workspaces", "Workspaces", "folder"],
   ["", "/templates", "Templates", "file", () => maySomewhere("VIEW_TEMPLATES")],
@@ -29,7 +30,7 @@ export const pages = () => NAVIGATION.filter(([, , , , fits]) => !fits || fits()
 
 /** The pages that the key g and then another key open. @type {Record<string, string>} */
 export const KEYS = {
-  h: "/dashboard", e: "/experiments", t: "/tasks", m: "/models", w: "/workspaces", p: "/templates", q: "/queue",
+  h: "/dashboard", e: "/experiments", t: "/tasks", l: "/work", m: "/models", w: "/workspaces", p: "/templates", q: "/queue",
   c: "/cluster", b: "/budgets", k: "/webhooks", a: "/admin", s: "/settings",
 };
 export const PALETTE_KEY = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ K" : "Ctrl K";

@@ -11,17 +11,26 @@ import { SeriesChart } from "./series.js";
 const LIVE_MS = 10_000;
 const GIB = 2 ** 30;
 const MIB = 2 ** 20;
-/** The charts in their order: the title, and what a value is divided by. @type {Record<string, [string, number]>} */
+/** The charts in their order: the title, and whether values are bytes or bytes per second. @type {Record<string, [string, "" | "bytes" | "rate"]>} */
 const CHARTS = {
-  cpu: ["CPU cores", 1],
-  memory: ["Memory, GiB", GIB],
-  gpu_util: ["GPU utilization, %", 1],
-  gpu_memory: ["GPU memory, GiB", GIB],
-  disk_read: ["Disk read, MiB/s", MIB],
-  disk_write: ["Disk write, MiB/s", MIB],
-  net_received: ["Network received, MiB/s", MIB],
-  net_sent: ["Network sent, MiB/s", MIB],
+  cpu: ["CPU cores", ""],
+  memory: ["Memory", "bytes"],
+  gpu_util: ["GPU utilization, %", ""],
+  gpu_memory: ["GPU memory", "bytes"],
+  disk_read: ["Disk read", "rate"],
+  disk_write: ["Disk write", "rate"],
+  net_received: ["Network received", "rate"],
+  net_sent: ["Network sent", "rate"],
 };
+
+/** Return the title of a chart with its unit, and what its values are divided by. @param {string} name @param {Told[]} series @returns {[string, number]} */
+function titleOf(name, series) {
+  const [title, kind] = CHARTS[name];
+  if (kind === "rate") return [`${title}, MiB/s`, MIB];
+  if (kind !== "bytes") return [title, 1];
+  const most = Math.max(0, ...series.flatMap((s) => s.values));
+  return most < GIB ? [`${title}, MiB`, MIB] : [`${title}, GiB`, GIB];
+}
 /** @type {[string, string][]} seconds, and their name */
 const SPANS = [["3600", "Last hour"], ["86400", "Last day"], ["", "All"]];
 
@@ -66,11 +75,11 @@ const NoSamples = ({ live, span }) => html`
 
 /** @param {{ name: string, series: Told[], scale: import("./chart_scale.js").Scale }} props */
 function ResourceChart({ name, series, scale }) {
-  const [title, unit] = CHARTS[name];
   const own = series.filter((s) => s.name === name);
+  const [title, unit] = titleOf(name, own);
   const data = useMemo(
     () => own.map((s) => ({ name: s.slotId === null ? s.agentId : `${s.agentId} · GPU ${s.slotId}`, timestamps: s.timestamps, values: s.values.map((v) => v / unit) })),
-    [series],
+    [series, unit],
   );
   const limit = Math.max(0, ...own.map((s) => s.limit ?? 0)) / unit;
   const note = limit && name !== "gpu_util" ? `of ${Number(limit.toPrecision(3))}` : "";

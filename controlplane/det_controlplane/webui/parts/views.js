@@ -1,27 +1,29 @@
-// Views of the table of experiments that their user has named: filters, sorting and columns, kept by the cluster.
+// Views of a table that their user has named: filters, sorting and columns, kept by the cluster.
 import { get, post } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { go, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Failure, Icon } from "../parts/basic.js";
-import { Ask, Dialog, Menu, tell } from "../parts/overlay.js";
+import { Button, Empty, Field, Failure, Icon } from "./basic.js";
+import { Ask, Dialog, Menu, tell } from "./overlay.js";
 
-/** @typedef {{ name: string, query: string }} View */
+/**
+ * @typedef {{ name: string, query: string }} View
+ * @typedef {{ path: string, storagePath: string, kept: string[] }} ViewedTable the page of a table, where its views are kept, and what of an address is part of them
+ */
 
-const KEPT = ["q", "state", "mine", "archived", "sort", "filter", "columns", "project"];
-const SETTING = { key: "views", storagePath: "det/experiments" };
+const KEY = "views";
 
-/** Return what of an address is part of a view, in an order of its own. @param {URLSearchParams} query */
-function queryOf(query) {
+/** Return what of an address is part of a view, in an order of its own. @param {URLSearchParams} query @param {ViewedTable} of */
+function queryOf(query, of) {
   const kept = new URLSearchParams();
-  for (const name of KEPT) if (query.has(name)) kept.set(name, query.get(name) ?? "");
+  for (const name of of.kept) if (query.has(name)) kept.set(name, query.get(name) ?? "");
   return kept.toString();
 }
 
-/** @param {AbortSignal} [signal] @returns {Promise<View[]>} */
-async function stored(signal) {
+/** @param {ViewedTable} of @param {AbortSignal} [signal] @returns {Promise<View[]>} */
+async function stored(of, signal) {
   const { settings } = await get("/api/v1/users/setting", {}, { signal });
-  const found = settings.find((/** @type {any} */ s) => s.key === SETTING.key && s.storagePath === SETTING.storagePath);
+  const found = settings.find((/** @type {any} */ s) => s.key === KEY && s.storagePath === of.storagePath);
   try {
     const views = JSON.parse(found?.value || "[]");
     return Array.isArray(views) ? views.filter((v) => typeof v?.name === "string" && typeof v?.query === "string") : [];
@@ -30,36 +32,37 @@ async function stored(signal) {
   }
 }
 
-/** Change the views as they are now: another tab may have changed them meanwhile. @param {(views: View[]) => View[]} change */
-async function keep(change) {
-  const value = JSON.stringify(change(await stored()));
-  await post("/api/v1/users/setting", { setting: { ...SETTING, value } });
+/** Change the views as they are now: another tab may have changed them meanwhile. @param {ViewedTable} of @param {(views: View[]) => View[]} change */
+async function keep(of, change) {
+  const value = JSON.stringify(change(await stored(of)));
+  await post("/api/v1/users/setting", { setting: { key: KEY, storagePath: of.storagePath, value } });
 }
 
-export function Views() {
-  const views = useLive(stored, []);
+/** @param {{ of: ViewedTable }} props */
+export function Views({ of }) {
+  const views = useLive((signal) => stored(of, signal), [of.storagePath]);
   const [open, setOpen] = useState("");
-  const now = queryOf(place.value.query);
+  const now = queryOf(place.value.query, of);
   const known = views.data ?? [];
   const items = [
-    ...known.map((v) => ({ name: `${v.query === now ? "✓ " : ""}${v.name}`, act: () => go(`/experiments${v.query && `?${v.query}`}`) })),
+    ...known.map((v) => ({ name: `${v.query === now ? "✓ " : ""}${v.name}`, act: () => go(`${of.path}${v.query && `?${v.query}`}`) })),
     { name: "Save this view", icon: "plus", act: () => setOpen("save") },
     known.length > 0 && { name: "Rename or delete views", icon: "gear", act: () => setOpen("manage") },
   ];
   return html`
     <${Menu} label="Views" text=${known.find((v) => v.query === now)?.name ?? "Views"} items=${items} />
-    ${open === "save" && html`<${Save} query=${now} known=${known} onClose=${() => setOpen("")} onDone=${views.reload} />`}
-    ${open === "manage" && html`<${Manage} known=${known} onClose=${() => setOpen("")} onDone=${views.reload} />`}
+    ${open === "save" && html`<${Save} of=${of} query=${now} known=${known} onClose=${() => setOpen("")} onDone=${views.reload} />`}
+    ${open === "manage" && html`<${Manage} of=${of} known=${known} onClose=${() => setOpen("")} onDone=${views.reload} />`}
   `;
 }
 
-/** @param {{ query: string, known: View[], onClose: () => void, onDone: () => Promise<void> }} props */
-function Save({ query, known, onClose, onDone }) {
+/** @param {{ of: ViewedTable, query: string, known: View[], onClose: () => void, onDone: () => Promise<void> }} props */
+function Save({ of, query, known, onClose, onDone }) {
   const [name, setName] = useState("");
   const taken = known.some((v) => v.name === name.trim());
   const act = async () => {
     const view = { name: name.trim(), query };
-    await keep((views) => [...views.filter((v) => v.name !== view.name), view].sort((a, b) => a.name.localeCompare(b.name)));
+    await keep(of, (views) => [...views.filter((v) => v.name !== view.name), view].sort((a, b) => a.name.localeCompare(b.name)));
     await onDone();
     tell(`Saved the view ${view.name}`);
   };
@@ -73,11 +76,11 @@ function Save({ query, known, onClose, onDone }) {
   `;
 }
 
-/** @param {{ known: View[], onClose: () => void, onDone: () => Promise<void> }} props */
-function Manage({ known, onClose, onDone }) {
+/** @param {{ of: ViewedTable, known: View[], onClose: () => void, onDone: () => Promise<void> }} props */
+function Manage({ of, known, onClose, onDone }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   /** @param {(views: View[]) => View[]} how */
-  const change = (how) => keep(how).then(onDone, setError);
+  const change = (how) => keep(of, how).then(onDone, setError);
   /** @param {View} view @param {string} name */
   const rename = (view, name) => name && name !== view.name && !known.some((v) => v.name === name) && change((views) => views.map((v) => (v.name === view.name ? { ...v, name } : v)));
   return html`
