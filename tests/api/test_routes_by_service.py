@@ -93,6 +93,10 @@ def _budgets_told(place: Place, response: ApiResponse) -> bool:
     return place.names["budgetId"] in [b["id"] for b in response.json()["budgets"]]
 
 
+def _work_told(place: Place, response: ApiResponse) -> bool:
+    return place.workspace in [row["workspaceId"] for row in response.json()["work"]]
+
+
 def _roles_told(place: Place, response: ApiResponse) -> bool:
     scopes = re.findall(r'"scopeWorkspaceIds?": ?([\d\[\], ]+)', response.body.decode())
     return str(place.workspace) in re.findall(r"\d+", " ".join(scopes))
@@ -142,6 +146,7 @@ ROWS: dict[str, Row] = {
     "PATCH users/assignments": Row(
         _CHIEF, f"{V}/users/assignments", lambda p: {"userIds": [p.names["person"]], "addGroups": [p.names["group"]]}
     ),
+    "GET work": Row(_EDITORS | {"Viewer"}, f"{V}/work", tells=_work_told),
     "DELETE users/{userId}/sessions": Row(_CHIEF, f"{V}/users/{{person}}/sessions"),
     "GET users/{userId}/sessions": Row(_CHIEF, f"{V}/users/{{person}}/sessions"),
     "DELETE users/{userId}/sessions/{sessionId}": Row(_CHIEF, f"{V}/users/{{person}}/sessions/{{session}}"),
