@@ -101,16 +101,19 @@ def test_read_a_long_list_page_by_page(reader: Assistant, user: Caller) -> None:
 
 
 def test_tell_how_an_experiment_is_configured(reader: Assistant, user: Caller) -> None:
-    answer = reader.call("describe_experiment", experiment_id=create(user))
+    data = {"url": "https://example.com/digits.npz"}
+    answer = reader.call("describe_experiment", experiment_id=create(user, data=data))
     assert answer["config"]["searcher"]["metric"] == "loss"
+    assert answer["config"]["data"] == data
     assert answer["cost_usd"] == 0.0
 
 
 def test_wrong_arguments_are_answered_with_the_arguments_of_the_tool(reader: Assistant) -> None:
     with pytest.raises(ToolFailed) as e:
-        reader.call("why", experiment_id=1)
+        reader.call("list_trials", id=1)
     assert str(e.value) == (
-        "argument id: Field required. Next step: call why with its arguments: id (required), kind."
+        "argument experiment_id: Field required. Next step: call list_trials with its arguments:"
+        " experiment_id (required), cursor."
     )
 
 
@@ -155,7 +158,7 @@ def test_find_the_errors_in_a_log(api: Api, reader: Assistant, user: Caller) -> 
 def test_tell_why_an_experiment_waits(api: Api, reader: Assistant, user: Caller) -> None:
     id = create(user, activate=True)
     api.tick()
-    (reason,) = reader.call("why", id=str(id))["reasons"]
+    (reason,) = reader.call("why", experiment_id=id)["reasons"]
     assert reason["state"] == "QUEUED"
     assert reason["sentence"]
 
@@ -163,8 +166,32 @@ def test_tell_why_an_experiment_waits(api: Api, reader: Assistant, user: Caller)
 def test_show_the_queue(api: Api, reader: Assistant, user: Caller) -> None:
     create(user, activate=True, name="first in the queue")
     api.tick()
-    (job,) = reader.call("list_queue")["jobs"]
-    assert (job["name"], job["state"]) == ("first in the queue", "QUEUED")
+    answer = reader.call("list_queue")
+    (job,) = answer["jobs"]
+    assert (answer["pool"], job["name"], job["state"], job["ahead"]) == (
+        "default", "first in the queue", "QUEUED", 0,
+    )  # fmt: skip
+    assert "agent" in job["why"]
+
+
+def test_jobs_of_the_queue_have_the_ids_that_other_tools_take(
+    api: Api, reader: Assistant, user: Caller
+) -> None:
+    id = create(user, activate=True)
+    api.tick()
+    (job,) = reader.call("list_queue", pool="default")["jobs"]
+    assert reader.call("describe_experiment", experiment_id=job["experiment_id"])["id"] == id
+    assert reader.call("why", job_id=job["job_id"])["reasons"]
+    assert "task_id" not in job
+
+
+def test_the_queue_of_a_command_names_its_task(api: Api, reader: Assistant, user: Caller) -> None:
+    user.post("/api/v1/commands", {"config": {"entrypoint": ["sleep", "9"]}})
+    api.tick()
+    jobs = [j for p in ("default", "reserved") for j in reader.call("list_queue", pool=p)["jobs"]]
+    (job,) = jobs
+    assert (job["type"], "experiment_id" in job) == ("command", False)
+    assert reader.call("why", task_id=job["task_id"])["reasons"]
 
 
 def test_show_pools_and_costs(api: Api, reader: Assistant, user: Caller) -> None:
@@ -244,7 +271,9 @@ def test_a_plan_creates_one_experiment(assistant: Assistant, user: Caller) -> No
         ("describe_experiment", {"experiment_id": 999}, "999"),
         ("list_experiments", {"cursor": "next"}, "next_cursor"),
         ("get_logs", {}, "give either trial_id or task_id"),
-        ("why", {"id": "1", "kind": "machine"}, "use one of experiment, trial, job, task"),
+        ("why", {}, "give one of experiment_id, trial_id, job_id and task_id"),
+        ("why", {"experiment_id": 1, "trial_id": 1}, "give one of experiment_id"),
+        ("list_queue", {"pool": "gpus"}, "there is no pool 'gpus'.*use one of default, reserved"),
     ],
 )
 def test_errors_name_the_cause_and_the_next_step(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from det_cli.assistants.answers import MOST_CHARACTERS
+from det_cli.assistants.answers import MOST_TOKENS, tokens
 from det_cli.assistants.plans import Plans
 from det_cli.assistants.server import server_for
 from det_cli.connection import connect
@@ -60,7 +60,7 @@ class Assistant:
     def call(self, tool: str, **arguments: Any) -> Any:
         """Return the answer of a tool. Raises ToolFailed with the message of an error."""
         text = ask(self.server, tool, **arguments)
-        assert len(text) <= MOST_CHARACTERS, f"{tool} answered with {len(text)} characters"
+        assert tokens(text) <= MOST_TOKENS, f"{tool} answered with {tokens(text)} tokens"
         return json.loads(text)
 
     def tools(self) -> dict[str, Any]:

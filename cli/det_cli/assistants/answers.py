@@ -1,13 +1,40 @@
-"""Answers for assistants: JSON that is at most 2,000 tokens long, with a cursor for the rest."""
+"""Answers for assistants: JSON with at most 2,000 tokens, and a cursor for the rest."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
-# 2,000 tokens at 2.5 characters each, which is fewer than JSON with numbers has.
-MOST_CHARACTERS = 5000
+MOST_TOKENS = 2000
+# The pieces in which tokenizers split a text before they look for known words.
+_PIECE = re.compile(
+    r"(?P<random>[A-Za-z0-9+/]{24,})|(?P<word>[A-Z]?[a-z]+|[A-Z]+)|(?P<digits>[0-9]{1,3})"
+    r"|(?P<blank> )|(?P<space>\s+)|(?P<marks>[!-/:-@\[-`{-~]+)|(?P<other>[^\x00-\x7f])|(?P<rest>.)",
+    re.DOTALL,
+)
 _LONGEST_TEXT = 600
 _LONGEST_LINE = 1000
+
+
+def tokens(text: str) -> int:
+    """Return a number of tokens that a text does not exceed, for texts as clusters have them.
+
+    The vocabularies of tokenizers have megabytes, and each model has another one, so the pieces are counted. The
+    factors were measured with cl100k_base and o200k_base (docs/adr/0057-tools-for-assistants.md)."""
+    return sum(_tokens_of(match) for match in _PIECE.finditer(text))
+
+
+def _tokens_of(match: "re.Match[str]") -> int:
+    kind, length = match.lastgroup, len(match[0])
+    if kind == "random":  # keys and hashes
+        return -(-length * 3 // 4)
+    if kind == "word":
+        return -(-length // 3)
+    if kind == "marks":
+        return -(-length // 2)
+    if kind == "other":
+        return len(match[0].encode()) - 1
+    return 0 if kind == "blank" else 1  # a blank belongs to the next word
 
 
 def written(answer: Any) -> str:
@@ -15,18 +42,22 @@ def written(answer: Any) -> str:
     answer = _compact(answer)
     for longest in (10**9, _LONGEST_TEXT, 200, 60):
         text = _dumps(_cut(answer, longest) if longest < 10**9 else answer)
-        if len(text) <= MOST_CHARACTERS:
+        if tokens(text) <= MOST_TOKENS:
             return text
-    return _dumps({"cut": True, "begin": text[: MOST_CHARACTERS // 2]})
+    begin = text[:MOST_TOKENS]
+    while tokens(begin) > MOST_TOKENS // 2:  # quotation marks in it need more tokens in the answer
+        begin = begin[: len(begin) * 3 // 4]
+    return _dumps({"cut": True, "begin": begin})
 
 
 def page(key: str, rows: Sequence[Any], offset: int, total: int, **more: Any) -> dict[str, Any]:
     """Return as many rows as fit. `next_cursor` is the cursor of the rest, and missing after the last row."""
     rows = [_cut(_compact(row), _LONGEST_LINE) for row in rows]
     taken: list[Any] = []
-    room = MOST_CHARACTERS - len(_dumps({key: [], "total": total, "next_cursor": "0" * 12, **more}))
+    frame = {key: [], "total": total, "next_cursor": "0" * 12, **_compact(more)}
+    room = MOST_TOKENS - tokens(_dumps(frame))
     for row in rows:
-        room -= len(_dumps(row)) + 1
+        room -= tokens(_dumps(row)) + 1
         if room < 0 and taken:
             break
         taken.append(row)

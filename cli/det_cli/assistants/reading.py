@@ -7,12 +7,13 @@ from determined.common.log_stream import from_level
 from determined.common.pages import V1
 
 from det_cli.assistants.answers import page, without_empty
-from det_cli.errors import UsageError
+from det_cli.errors import MissingError, UsageError
 
 _ROWS = 100  # read at once; the answer has as many as fit
 _LINES = 60
-_KINDS = ("experiment", "trial", "job", "task")
-_CONFIG_KEYS = ("entrypoint", "resources", "searcher", "hyperparameters", "max_restarts", "labels")
+_CONFIG_KEYS = (
+    "entrypoint", "resources", "searcher", "hyperparameters", "data", "max_restarts", "labels",
+)  # fmt: skip
 
 
 class Reader:
@@ -99,19 +100,32 @@ class Reader:
         cursors = {"next_cursor": answer["next_cursor"]} if "next_cursor" in answer else {}
         return {"lines": answer["lines"][::-1], **cursors}
 
-    def why(self, id: str, kind: str = "experiment") -> Any:
-        """Explain why an experiment, trial, job or task waits, runs or failed, with the next step."""
-        if kind not in _KINDS:
-            raise UsageError(f"unknown kind {kind!r}", f"use one of {', '.join(_KINDS)}")
+    def why(
+        self, experiment_id: int = 0, trial_id: int = 0, job_id: str = "", task_id: str = ""
+    ) -> Any:
+        """Explain why an experiment, trial, job or task waits, runs or failed, with the next step. Give one id."""
+        ids = {"experiment": experiment_id, "trial": trial_id, "job": job_id, "task": task_id}
+        given = [(kind, id) for kind, id in ids.items() if id]
+        if len(given) != 1:
+            raise UsageError(
+                "which work?", "give one of experiment_id, trial_id, job_id and task_id"
+            )
+        ((kind, id),) = given
         reasons = self._session.get(f"{V1}/why/{kind}/{id}")["reasons"]
         names = ("trialId", "state", "code", "sentence", "since", "nextTry", "cause", "nextStep")
         rows = [without_empty({name: reason.get(name) for name in names}) for reason in reasons]
         return page("reasons", rows, 0, len(rows))
 
     def list_queue(self, pool: str = "", cursor: str = "") -> Any:
-        """List the jobs of a pool in the order of its queue. Without a name, the default pool."""
-        params = {"resourcePool": pool or None}
-        return self._page("/job-queues-v2", "jobs", cursor, params, _job)
+        """List the jobs of a pool in the order of its queue, with the number of jobs ahead. Without a name, the
+        default pool for training."""
+        pools = {p["name"]: p for p in self._session.get(f"{V1}/resource-pools")["resourcePools"]}
+        name = pool or next((n for n, p in pools.items() if p["defaultComputePool"]), "")
+        if name not in pools:
+            raise MissingError(f"there is no pool {name!r}", f"use one of {', '.join(pools)}")
+        params = {"resourcePool": name}
+        answer = self._page("/job-queues-v2", "jobs", cursor, params, _job)
+        return {"pool": name, **answer}
 
     def list_pools(self) -> Any:
         """List resource pools: slots, and for pools that rent machines their prices and state."""
@@ -220,22 +234,30 @@ def _line(line: dict[str, Any]) -> str:
 
 
 def _job(row: dict[str, Any]) -> dict[str, Any]:
-    full = row.get("full") or row.get("limited") or row
-    summary = full.get("summary") or {}
+    """Return a job. Its work has the name of the argument with which other tools find it."""
+    job = row.get("full") or row.get("limited") or row
+    summary = job.get("summary") or {}
     ahead = summary.get("jobsAhead", -1)  # -1: the job does not wait
+    kind = str(job.get("type") or "").removeprefix("TYPE_").lower()
+    entity = str(job.get("entityId") or "")
+    is_experiment = kind == "experiment" and entity.isdigit()
     return without_empty(
         {
-            "job": full.get("jobId"),
-            "type": str(full.get("type") or "").removeprefix("TYPE_").lower(),
-            "entity": full.get("entityId"),
-            "name": full.get("name"),
-            "user": full.get("username"),
+            "job_id": job.get("jobId"),
+            "type": kind,
+            "experiment_id": int(entity) if is_experiment else None,
+            "task_id": "" if is_experiment else entity,
+            "name": job.get("name"),
+            "user": job.get("username"),
             "state": _state(summary.get("state")),
             "ahead": None if ahead < 0 else ahead,
-            "slots": full.get("requestedSlots"),
-            "allocated": full.get("allocatedSlots"),
-            "priority": full.get("priority"),
-            "why": full.get("reason"),
+            "slots": job.get("requestedSlots"),
+            "allocated": job.get("allocatedSlots"),
+            "priority": job.get("priority"),
+            "progress": job.get("progress"),
+            "submitted": job.get("submissionTime"),
+            "expected_start": job.get("expectedStart"),
+            "why": job.get("why"),
         }
     )
 
