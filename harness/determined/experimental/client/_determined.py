@@ -24,7 +24,7 @@ from determined.experimental.client._experiment import Experiment, Trial
 from determined.experimental.client._lookup import workspace_by_name
 from determined.experimental.client._model import Model, model_path
 from determined.experimental.client._user import User
-from determined.experimental.client._workspace import Workspace
+from determined.experimental.client._workspace import ResourcePool, Workspace
 
 PathLike = Union[str, pathlib.Path]
 
@@ -225,6 +225,23 @@ class Determined:
 
     def delete_workspace(self, name: str) -> None:
         self._session.delete(f"{V1}/workspaces/{self.get_workspace(name).id}")
+
+    def list_resource_pools(self) -> List[ResourcePool]:
+        """Return the pools of the configuration and the database."""
+        pools = self._session.get(f"{V1}/pools")["pools"]
+        return [ResourcePool(self._session, pool["name"]) for pool in pools]
+
+    def create_resource_pool(self, settings: Dict[str, Any]) -> ResourcePool:
+        """Create a pool from settings such as `{"pool_name": "lab"}`, without a restart of the cluster."""
+        path = f"{V1}/pools"
+        pool = ResourcePool(self._session, str(settings.get("pool_name")))
+
+        def existing() -> Dict[str, Any]:
+            stored = pool.describe()
+            return {**stored, "username": stored["createdBy"]}
+
+        raw = create(self._session, path, {"settings": settings}, "pool", existing)
+        return ResourcePool(self._session, raw["name"])
 
     def iter_trials_metrics(
         self, trial_ids: List[int], group: str

@@ -1,6 +1,7 @@
 """Workspaces, their projects, and their resource pools."""
 
 from typing import Any, Dict, List, Optional
+from urllib.parse import quote
 
 from determined.common.http import Session
 from determined.common.pages import V1, pages
@@ -155,7 +156,7 @@ class Workspace(Resource):
 
 
 class ResourcePool:
-    """A resource pool, and the workspaces that it is bound to."""
+    """A resource pool, the workspaces that it is bound to, and the access to it."""
 
     def __init__(self, session: Session, name: str = "") -> None:
         self._session = session
@@ -186,3 +187,52 @@ class ResourcePool:
         bound = set(pages(self._session, self._path, "workspaceIds"))
         spaces = pages(self._session, "/workspaces", "workspaces")
         return [space["name"] for space in spaces if space["id"] in bound]
+
+    @property
+    def _pool_path(self) -> str:
+        return f"{V1}/pools/{quote(self.name, safe='')}"
+
+    def describe(self) -> Dict[str, Any]:
+        """Return the pool as the cluster shows it. Administrators also get its settings."""
+        pool: Dict[str, Any] = self._session.get(self._pool_path)["pool"]
+        return pool
+
+    def update(self, settings: Dict[str, Any], replace_machines: bool = False) -> Dict[str, Any]:
+        """Change settings of a pool in the database. None removes a key."""
+        body = {"settings": settings, "replaceMachines": replace_machines}
+        answer = self._session.request("PATCH", self._pool_path, body=body)
+        pool: Dict[str, Any] = answer["pool"]
+        return pool
+
+    def delete(self, drain: bool = False, agents_to: Optional[str] = None) -> bool:
+        """Delete the pool. Return False if it waits for its work, as `drain` allows."""
+        params = {"drain": "true" if drain else None, "agentsTo": agents_to}
+        answer = self._session.request("DELETE", self._pool_path, params=params)
+        return bool(answer["completed"])
+
+    def adopt(self) -> None:
+        """Move the pool from the cluster configuration to the database."""
+        self._session.post(f"{self._pool_path}/adopt")
+
+    def list_access(self) -> Dict[str, Any]:
+        """Return whether the pool is restricted, and the users and groups that may use it."""
+        access: Dict[str, Any] = self._session.get(f"{self._pool_path}/access")["access"]
+        return access
+
+    def grant_access(
+        self, users: Optional[List[str]] = None, groups: Optional[List[str]] = None
+    ) -> None:
+        """Let only listed users and groups use the pool, and add some to the list."""
+        body = {"users": users or [], "groups": groups or []}
+        self._session.post(f"{self._pool_path}/access", body)
+
+    def revoke_access(
+        self, users: Optional[List[str]] = None, groups: Optional[List[str]] = None
+    ) -> None:
+        """Take users and groups off the list. Their queued and running work stays."""
+        body = {"users": users or [], "groups": groups or []}
+        self._session.post(f"{self._pool_path}/access/revoke", body)
+
+    def open_access(self) -> None:
+        """Let everybody use the pool."""
+        self._session.request("DELETE", f"{self._pool_path}/access")
