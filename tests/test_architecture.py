@@ -77,8 +77,8 @@ ROOMS: dict[str, frozenset[str]] = {
 # The packages of services in their order: each imports only earlier ones.
 SERVICES = (
     "identity", "organization", "scheduling", "webhooks", "logs", "money", "search", "code", "tasks",
-    "checkpoints", "experiments", "machines", "agents", "trials", "queue", "interactive", "maintenance", "registry",
-    "cluster", "importing",
+    "checkpoints", "experiments", "machines", "agents", "trials", "queue", "interactive", "pools", "maintenance",
+    "registry", "cluster", "importing",
 )  # fmt: skip
 # Exceptions, each with its reason.
 ALLOWED = {

@@ -2,7 +2,7 @@
 
 # (name, aliases, module of det_cli.commands, help)
 ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
-    ("agent", ("a",), "agent", "list, describe, enable, disable and join agents"),
+    ("agent", ("a",), "agent", "list, describe, enable, disable, move and join agents"),
     ("audit", (), "master", "show the audit log (administrators)"),
     ("auth", (), "token", "sign in at your organization's identity provider"),
     ("budget", ("b",), "costs", "limit the cost of rented machines"),
@@ -26,7 +26,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("mcp", (), "single", "serve tools with which an assistant uses the cluster (MCP)"),
     ("model", ("m",), "model", "manage the model registry"),
     ("notebook", (), "interactive", "start and manage JupyterLab notebooks"),
-    ("pool", (), "machines", "manage pools that rent machines"),
+    ("pool", (), "pools", "manage resource pools and the access to them"),
     ("preview-search", (), "single", "show the trials that a search would train"),
     ("project", ("p",), "workspace", "group experiments in projects"),
     ("rbac", (), "user", "assign and list roles"),

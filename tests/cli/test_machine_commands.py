@@ -20,11 +20,6 @@ INSTANCES = """\
 --------------------------------------+--------+----------+-------------------------------+---------+----------+----------+------------+------------+--------------------------+----------
  4e2af5f0-fcd5-4a72-9e48-f0e91fcee8b0 | gpu    | LAUNCHED | aws us-east-1b g6.xlarge spot |       1 |    0.362 |     1.20 | i-1        |            | 2026-11-20 10:00:00+0000 |
 """
-POOLS = """\
- Name   | Instances   |   $/hour |   Queued |   Queued Slots |   Offers |   Cheapest $/hour | Held
---------+-------------+----------+----------+----------------+----------+-------------------+--------
- gpu    | 1 (0-8)     |     0.36 |        1 |              2 |        2 |            0.3622 |
-"""
 BUDGETS = """\
    ID | For      |   Limit $ | Period   |   Spent $ |   Spent % | State
 ------+----------+-----------+----------+-----------+-----------+---------
@@ -117,10 +112,6 @@ def test_terminate_requires_confirmation(rented: FakeCluster, det: Det) -> None:
     assert rented.sent("POST", ".*terminate") == []
     assert det("instance", "terminate", ID, "--yes").code == 0
     assert len(rented.sent("POST", f"/api/v1/instances/{ID}/terminate")) == 1
-
-
-def test_pool_list_shows_queue_and_cheapest_offer(rented: FakeCluster, det: Det) -> None:
-    assert det("pool", "list").out == POOLS
 
 
 def test_hold_and_resume_are_sent_for_one_pool(rented: FakeCluster, det: Det) -> None:

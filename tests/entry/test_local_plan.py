@@ -385,3 +385,13 @@ def test_does_not_warn_about_machines_that_mount_the_checkpoint_directory(
 
 def test_does_not_warn_about_a_pool_without_rented_machines(files: LocalFiles) -> None:
     assert planned(files).warnings == ()
+
+
+def test_accepts_an_agent_of_a_pool_in_the_database(files: LocalFiles) -> None:
+    keep(files, planned(files, "resource_pools: [{pool_name: gpu}]\nlocal_agents: []"))
+    desired = with_agent(files, LocalAgent("late", pool="lab"), ["gpu", "lab"])
+    assert desired.agents[-1] == LocalAgent("late", pool="lab", in_database=True)
+    files.write_desired(desired)
+    assert planned(files).desired.agents[-1].pool == "lab"
+    with pytest.raises(BadPlan, match="the configuration has: gpu, lab"):
+        with_agent(files, LocalAgent("later", pool="labs"), ["gpu", "lab"])

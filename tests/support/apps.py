@@ -12,6 +12,7 @@ from det_controlplane.api.router import Access, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.ports.spans import Spans
 from det_controlplane.services.context import Context, Host, RandomValues
+from det_controlplane.services.memory import ProcessMemory
 
 Handler = Callable[[Context, Request], Answer]
 
@@ -27,6 +28,8 @@ class HostContext:
     )
 
     spans: Spans | None = None
+    memory: ProcessMemory = field(default_factory=ProcessMemory)
+    file_config: ClusterConfig | None = None
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=timezone.utc)

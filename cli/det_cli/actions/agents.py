@@ -110,6 +110,18 @@ def disable(args: argparse.Namespace) -> None:
         show(args, _COLUMNS, [_row(a) for a in agents if a])
 
 
+def move(args: argparse.Namespace) -> None:
+    body = {"pool": args.pool_name, "preempt": args.preempt}
+    agent = connect(args).post(f"{V1}/agents/{args.agent_id}/move", body)["agent"]
+    if agent["movesTo"]:
+        say(
+            f"Agent {args.agent_id} takes no new work, and moves to pool {agent['movesTo']} after its work."
+        )
+        say(f"`det agent enable {args.agent_id}` calls the move off.")
+    else:
+        say(f"Agent {args.agent_id} is in pool {args.pool_name}.")
+
+
 def _agent_ids(session: Session, args: argparse.Namespace) -> list[str]:
     if bool(args.agent_id) == args.all:
         raise UsageError("name one agent, or give --all", "`det agent list` shows them")

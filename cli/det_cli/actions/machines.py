@@ -1,4 +1,4 @@
-"""`det instance`, `det pool` and `det resource-pool`: rented machines, and the pools of a cluster."""
+"""`det instance`, `det resource-pool`, and the commands of `det pool` about rented machines."""
 
 import argparse
 from collections.abc import Iterator
@@ -21,18 +21,6 @@ _COLUMNS: tuple[Column, ...] = (
     ("Requested", lambda i: local_time(i["requestedAt"])),
     ("Reason", lambda i: i["reason"]),
 )
-_POOL_COLUMNS: tuple[Column, ...] = (
-    ("Name", lambda p: p["name"]),
-    ("Instances", lambda p: f"{p['instances']} ({p['minInstances']}-{p['maxInstances']})"),
-    ("$/hour", lambda p: f"{p['priceUsdHour']:.2f}"),
-    ("Queued", lambda p: p["queued"]),
-    ("Queued Slots", lambda p: p["queuedSlots"]),
-    ("Offers", lambda p: len(p["offers"])),
-    ("Cheapest $/hour", lambda p: min((o["priceUsdHour"] for o in p["offers"]), default=None)),
-    ("Held", lambda p: "; ".join(_causes(p)) or None),
-)
-
-
 # Codes of reasons that mean that a machine for the job is already being started.
 _ON_THE_WAY = ("LAUNCHING", "MACHINE_STARTING")
 
@@ -74,15 +62,6 @@ def terminate(args: argparse.Namespace) -> None:
     say(f"Terminating {args.instance_id}; `det instance list` shows its state.")
 
 
-def list_pools(args: argparse.Namespace) -> None:
-    pools = connect(args).get(f"{V1}/rented-pools")["pools"]
-    show(args, _POOL_COLUMNS, pools, empty="no pool rents machines; `det rp list` lists all pools")
-
-
-def describe_pool(args: argparse.Namespace) -> None:
-    print_object(args, _pool(args))
-
-
 def hold(args: argparse.Namespace) -> None:
     path = f"{V1}/rented-pools/{args.pool_name}/hold"
     connect(args).post(path, {"reason": args.reason})
@@ -117,12 +96,6 @@ def why(args: argparse.Namespace) -> None:
             "1 allocation" if reason["allocations"] == 1 else f"{reason['allocations']} allocations"
         )
         print(f"{subject} (slots: {reason['slots']}): {reason['sentence']}")
-
-
-def _causes(pool: dict[str, Any]) -> list[str]:
-    """Return the causes why a pool launches no machines: a hold, a spent budget, or both."""
-    causes = ((pool["hold"] or {}).get("sentence"), pool.get("spentBudget"))
-    return [cause for cause in causes if cause]
 
 
 def _limits(pool: dict[str, Any]) -> Iterator[str]:
@@ -176,11 +149,20 @@ _RESOURCE_POOL_COLUMNS: tuple[Column, ...] = (
     ("Max Agents", lambda p: p.get("maxAgents")),
     ("Default Compute", lambda p: p.get("defaultComputePool")),
     ("Default Aux", lambda p: p.get("defaultAuxPool")),
+    ("Access", lambda p: access_text(p.get("access"))),
 )
 
 
 def list_resource_pools(args: argparse.Namespace) -> None:
     show(args, _RESOURCE_POOL_COLUMNS, pages(connect(args), "/resource-pools", "resourcePools"))
+
+
+def access_text(access: "dict[str, Any] | None") -> str:
+    """Return the access to a pool in a few words."""
+    if not access or not access["restricted"]:
+        return "open"
+    names = [*(f"@{group}" for group in access["groups"]), *access["users"]]
+    return "restricted: " + (", ".join(names) or "administrators")
 
 
 def change_bindings(args: argparse.Namespace) -> None:

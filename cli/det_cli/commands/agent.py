@@ -64,7 +64,7 @@ JOIN = (
 MEMBERS = {
     "agent": Group(
         "agent",
-        "list, describe, enable, disable and join agents",
+        "list, describe, enable, disable, move and join agents",
         Command(
             "describe",
             "show an agent's slots and the links between its GPUs",
@@ -89,6 +89,18 @@ MEMBERS = {
             *JOIN,
         ),
         Command("list", "list agents", "agents:list_", OUTPUT, aliases=["ls"]),
+        Command(
+            "move",
+            "move an agent to another pool when its work has ended",
+            "agents:move",
+            AGENT,
+            Arg("pool_name", help="the pool that gets the agent"),
+            Arg(
+                "--preempt",
+                action="store_true",
+                help="ask its work to save checkpoints and stop, so that it moves soon",
+            ),
+        ),
         Group(
             "token",
             "manage the tokens that agents use to join the cluster (administrators)",

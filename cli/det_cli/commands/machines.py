@@ -1,4 +1,4 @@
-"""det instance, det pool and det resource-pool"""
+"""det instance and det resource-pool"""
 
 from det_cli.declare import OUTPUT, Arg, Command, Group
 
@@ -38,30 +38,6 @@ MEMBERS = {
             Arg("--yes", "-y", action="store_true", help="do not ask for confirmation"),
         ),
         aliases=["i"],
-        default="list",
-    ),
-    "pool": Group(
-        "pool",
-        "manage pools that rent machines",
-        Command(
-            "describe",
-            "show a pool's offers, refusals and usual start times",
-            "machines:describe_pool",
-            POOL,
-            OUTPUT,
-        ),
-        Command(
-            "hold",
-            "stop launching machines in a pool",
-            "machines:hold",
-            POOL,
-            Arg("--reason", default="", help="the reason that users with queued jobs see"),
-        ),
-        Command(
-            "list", "list pools that rent machines", "machines:list_pools", OUTPUT, aliases=["ls"]
-        ),
-        Command("resume", "resume launching machines in a pool", "machines:resume", POOL),
-        Command("why", "explain why a pool launches no machines", "machines:why", POOL, OUTPUT),
         default="list",
     ),
     "resource-pool": Group(

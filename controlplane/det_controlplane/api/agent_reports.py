@@ -17,6 +17,7 @@ from det_controlplane.api.http import (
 from det_controlplane.api.inputs import read_body
 from det_controlplane.api.router import Access, Shared, Unaudited, post
 from det_controlplane.core.agent_protocol import ReportOutcome
+from det_controlplane.services import stored_pools
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 
@@ -91,6 +92,7 @@ def _store(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
     tasks = authentication.tasks_of(ctx, [(agent, bearer_token(r)) for agent, r in small])
     own = [r for agent, r in small if (agent, bearer_token(r)) in tasks]
     callers = {token: task for (_, token), task in tasks.items()}
+    ctx = stored_pools.at(ctx, max((task.pools for task in callers.values()), default=0))
     admitted = authorization.authorize_known(ctx, trials.REPORT, own, callers)
     answers = trials.report_together(ctx, admitted)
     ids = {id(r) for r, answer in zip(admitted, answers, strict=True) if answer is not None}

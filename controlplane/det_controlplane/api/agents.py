@@ -9,7 +9,7 @@ from det_controlplane.api.listing import PageQuery, part_of
 from det_controlplane.api.router import delete, get, post
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
 from det_controlplane.core.people.roles import Right
-from det_controlplane.services.agents import administration, join_tokens
+from det_controlplane.services.agents import administration, join_tokens, moving
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pool_bindings
 
@@ -28,6 +28,12 @@ class PoolQuery(PageQuery):
 @dataclass(frozen=True)
 class DisableBody:
     drain: bool = False
+
+
+@dataclass(frozen=True)
+class MoveBody:
+    pool: str = ""
+    preempt: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,12 @@ def disable(ctx: Context, request: Request, body: DisableBody) -> Answer:
 
 def _set_agent(ctx: Context, request: Request, **wanted: bool) -> Answer:
     agent = administration.set_agent(ctx, user_of(request), request.param("agentId"), **wanted)
+    return json_response({"agent": agent})
+
+
+def move(ctx: Context, request: Request, body: MoveBody) -> Answer:
+    agent_id = request.param("agentId")
+    agent = moving.move(ctx, user_of(request), agent_id, body.pool, preempt=body.preempt)
     return json_response({"agent": agent})
 
 
@@ -141,6 +153,14 @@ ROUTES = (
         summary="Take an agent out of service",
         rule=_UPDATE,
         audit="agent.disable",
+    ),
+    post(
+        f"{_A}/{{agentId}}/move",
+        move,
+        summary="Move an agent to another pool, after its work",
+        response=OneAgent,
+        rule=_UPDATE,
+        audit="agent.move",
     ),
     get(
         f"{_A}/{{agentId}}/slots",

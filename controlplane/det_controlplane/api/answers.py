@@ -414,6 +414,7 @@ class Agent(TypedDict):
     resourcePools: list[str]
     enabled: bool
     draining: bool
+    movesTo: str | None  # the pool that gets it after its work
     outOfService: str
     links: list[Any]  # [slot, slot, kind]
     dataCache: Values | None

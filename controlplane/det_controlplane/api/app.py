@@ -27,6 +27,7 @@ from det_controlplane.db.engine.errors import (
     Unstorable,
 )
 from det_controlplane.services import errors as refusals
+from det_controlplane.services import stored_pools
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.principal import Principal, User
@@ -75,11 +76,12 @@ class App:
         try:
             route = self._routed(request)
             authorization.authorize(self.ctx, route, request)
+            ctx = self._with_pools(route, request)
             if not isinstance(route.audit, str):
-                return self._rechecked(self._read(route, request), route, request)
+                return self._rechecked(self._read(ctx, route, request), route, request)
             recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
-            answer = self._answer(self.ctx.with_recorder(recorder), route, request)
+            answer = self._answer(ctx.with_recorder(recorder), route, request)
             self._count_write(request)
             return answer
         except Exception as e:
@@ -98,9 +100,9 @@ class App:
         assert route.shared is not None
         try:
             admitted = authorization.authorize_together(self.ctx, route, requests)
-            answers = dict(
-                zip(map(id, admitted), route.shared.answers(self.ctx, admitted), strict=True)
-            )
+            newest = max((_pools_of(request) for request in admitted), default=0)
+            ctx = stored_pools.at(self.ctx, newest)
+            answers = dict(zip(map(id, admitted), route.shared.answers(ctx, admitted), strict=True))
         except DatabaseDown as e:
             return [self.failed(request, e) for request in requests]
         return [answers.get(id(request)) for request in requests]
@@ -134,7 +136,14 @@ class App:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
         return route.answer(ctx, request)
 
-    def _read(self, route: Route, request: Request) -> Answer:
+    def _with_pools(self, route: Route, request: Request) -> Context:
+        """Return the context with the pools of the database, in the revision that the caller was read with."""
+        if request.principal is None:
+            by_handler = route.access is Access.AGENT_BY_HANDLER
+            return stored_pools.known(self.ctx, read=by_handler)
+        return stored_pools.at(self.ctx, _pools_of(request))
+
+    def _read(self, ctx: Context, route: Route, request: Request) -> Answer:
         """Answer a list or report from the copy of the database, if that has the changes of the caller.
 
         Tasks read the database itself: they act on the answers."""
@@ -143,10 +152,10 @@ class App:
             replica = self.ctx.replica
             if replica is not None and replica.shows(by.id, by.writes):
                 try:
-                    return route.answer(replace(self.ctx, db=replica.database), request)
+                    return route.answer(replace(ctx, db=replica.database), request)
                 except (DatabaseDown, QueryFailed, TryAgain) as e:
                     replica.failed(e)
-        return self._answer(self.ctx, route, request)
+        return self._answer(ctx, route, request)
 
     def _count_write(self, request: Request) -> None:
         """Count a change, so that later lists and reports of the user show it."""
@@ -212,6 +221,10 @@ class App:
                 f"{request.path} does not take {request.method}, only {', '.join(sorted(match))}"
             )
         raise errors.NotFound(f"no such path: {request.path}")
+
+
+def _pools_of(request: Request) -> int:
+    return 0 if request.principal is None else request.principal.pools
 
 
 def unavailable(e: Exception) -> Response:

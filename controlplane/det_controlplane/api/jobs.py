@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.answers import Done, JobEntries, Jobs
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import ListQuery, known_states
 from det_controlplane.api.router import get, post
@@ -92,7 +93,7 @@ def update(ctx: Context, request: Request, body: QueueUpdates) -> Answer:
         )
         for change in body.updates
     ]
-    queue_changes.update(ctx, updates)
+    queue_changes.update(ctx, user_of(request), updates)
     return EMPTY
 
 

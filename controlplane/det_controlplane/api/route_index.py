@@ -43,6 +43,7 @@ MODULES_AT: dict[str, tuple[str, ...]] = {
     "namespace-bindings": ("workspaces",),
     "notebooks": ("interactive",),
     "permissions": ("roles",),
+    "pools": ("pools",),
     "preview-hp-search": ("previews",),
     "projects": ("projects", "tables"),
     "rented-pools": ("machines",),

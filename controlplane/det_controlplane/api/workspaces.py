@@ -21,7 +21,7 @@ from det_controlplane.core.people.permissions import (
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import deletion
-from det_controlplane.services.organization import pool_bindings, workspaces
+from det_controlplane.services.organization import pool_access, pool_bindings, workspaces
 from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 
@@ -89,8 +89,11 @@ def remove(ctx: Context, request: Request) -> Answer:
 
 def pools_of(ctx: Context, request: Request, query: PageQuery) -> Answer:
     workspace_id = request.id("workspaceId")
-    workspaces.get(ctx, user_of(request), workspace_id)
-    names, pagination = part_of(pool_bindings.open_to(ctx, workspace_id), query.page())
+    caller = user_of(request)
+    workspaces.get(ctx, caller, workspace_id)
+    closed = pool_access.closed_to(ctx, caller)
+    usable = [name for name in pool_bindings.open_to(ctx, workspace_id) if name not in closed]
+    names, pagination = part_of(usable, query.page())
     return json_response({"resourcePools": names, "pagination": pagination})
 
 

@@ -7,13 +7,13 @@ from typing import Any
 # Fields with harmless values. The log stores only the names of all other fields.
 _HARMLESS = frozenset(
     {
-        "activate", "active", "addGroups", "addUsers", "admin", "agentGid", "agentGroup", "agentUid", "agentUser",
-        "archived", "days", "description", "destinationProjectId", "destinationWorkspaceId", "displayName", "drain",
-        "enabled", "endTokens", "experimentIds",
-        "forever", "groupId", "ids", "lifespan", "maxSlots", "maxUses", "name", "newName", "numDays", "oldName",
-        "parentId", "pauseWork", "period", "priority", "projectId", "remote", "removeGroups", "removeUsers",
-        "resourcePoolName", "roleId", "runIds", "scopeCluster", "scopeWorkspaceId", "setRevoked", "userId",
-        "userIds", "username", "weight", "workloadType", "workspaceId", "workspaceIds",
+        "activate", "active", "addGroups", "addUsers", "admin", "agentGid", "agentGroup", "agentUid",
+        "agentUser", "agentsTo", "archived", "aux", "compute", "days", "description", "destinationProjectId",
+        "destinationWorkspaceId", "displayName", "drain", "enabled", "endTokens", "experimentIds", "forever",
+        "groupId", "groups", "ids", "lifespan", "maxSlots", "maxUses", "name", "newName", "numDays", "oldName",
+        "parentId", "pauseWork", "period", "pool", "preempt", "priority", "projectId", "remote", "removeGroups",
+        "removeUsers", "resourcePoolName", "roleId", "runIds", "scopeCluster", "scopeWorkspaceId", "setRevoked",
+        "userId", "userIds", "username", "users", "weight", "workloadType", "workspaceId", "workspaceIds",
     }
 )  # fmt: skip
 # Objects that contain harmless fields, such as users.

@@ -20,12 +20,11 @@ from det_controlplane.api.app import App
 from det_controlplane.api.proxy import RelayRouter
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
-from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.db.engine.connections import Pausing
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.replica import Replica
-from det_controlplane.entry.clouds import identities_of
+from det_controlplane.entry.clouds import InstalledClouds, identities_of
 from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.providers import register_used
 from det_controlplane.entry.server.object_routes import object_routes
@@ -77,6 +76,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         ),
         bootstrap_token=settings.bootstrap_token,
         verifiers=_verifiers(settings, config),
+        clouds=InstalledClouds(settings.provider_defaults, os.environ),
         cipher=cipher_of(settings),
         checkpoint_files=ReachableCheckpoints(),
         courier=_courier(settings, config),
@@ -144,7 +144,7 @@ def cluster_config(settings: Settings) -> ClusterConfig:
         raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {source}: {e.strerror}") from e
     raw = load_yaml(text, what="cluster configuration") if text.strip() else {}
     register_used(raw)
-    return load_cluster(with_defaults(raw, defaults) if any(defaults.values()) else raw)
+    return load_cluster(raw, provider_defaults=defaults)
 
 
 def _objects(settings: Settings) -> ObjectStore:

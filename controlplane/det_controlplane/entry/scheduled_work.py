@@ -3,12 +3,16 @@
 A turn lasts until no work is due soon or its time is over.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from det_controlplane.entry.clouds import clouds_of, markets_of
+from det_controlplane.entry.clouds import Adapters
+from det_controlplane.entry.settings import BadSettings
 from det_controlplane.services.context import Context
+
+log = logging.getLogger("det.machines")
 
 # Longer than this a turn does not wait for the next due time: the schedule starts another.
 LONGEST_PAUSE_S = 5.0
@@ -65,15 +69,15 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
     for machines to end, so one start at its beginning would not be enough."""
     from det_controlplane.services.machines.places import providers_left
 
-    clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
+    adapters = Adapters()
+    adapters.make(ctx.config, providers_left(ctx))
 
     def one_pass() -> float | None:
-        from det_controlplane.services.machines import calling
         from det_controlplane.services.tasks import proxying
 
         if start_relay is not None and proxying.is_relay_needed(ctx):
             start_relay()
-        return calling.run(ctx, clouds, markets) if clouds else None
+        return call_clouds(ctx, adapters)
 
     def turn(clock: Clock) -> float | None:
         due_s = run_while_due(one_pass, clock)
@@ -81,6 +85,20 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
         return due_s
 
     return turn
+
+
+def call_clouds(ctx: Context, adapters: Adapters) -> float | None:
+    """Make a pass of all calls to the clouds in which pools rent now, or did."""
+    from det_controlplane.services import stored_pools
+    from det_controlplane.services.machines import calling
+    from det_controlplane.services.machines.places import providers_left
+
+    now = stored_pools.current(ctx)
+    try:
+        adapters.make(now.config, providers_left(now))
+    except BadSettings as e:  # of a pool in the database; the other clouds are called as before
+        log.error("%s", e)
+    return calling.run(now, adapters.clouds, adapters.markets) if adapters.clouds else None
 
 
 def _release_connections(ctx: Context, due_s: float | None) -> None:

@@ -11,6 +11,7 @@ from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.replica import Replica
 from det_controlplane.ports.cipher import Cipher
+from det_controlplane.ports.clouds import Clouds
 from det_controlplane.ports.courier import Courier, NoCourier
 from det_controlplane.ports.files import CheckpointFiles, ObjectStore
 from det_controlplane.ports.identity import IdentityVerifier, Issuers, TokenVerifier
@@ -73,7 +74,7 @@ class Context:
     """Built once a process by an entry point; tests and the simulator build their own."""
 
     db: Database
-    config: ClusterConfig
+    config: ClusterConfig  # of the file; with the pools of the database after `stored_pools.at`
     waker: Waker
     objects: ObjectStore
     cluster_id: str
@@ -83,6 +84,8 @@ class Context:
     verifiers: Verifiers = field(default_factory=Verifiers)
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     checkpoint_files: CheckpointFiles | None = None
+    clouds: Clouds | None = None  # None: pools in the database may rent anywhere
+    file_config: ClusterConfig | None = None  # None: `config` is the file's
     wheel: OwnWheel | None = None  # the wheel for rented machines with images without an agent
     courier: Courier = field(default_factory=NoCourier)
     spans: Spans | None = None  # None: telemetry is off

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from det_controlplane.core.config import ClusterConfig
 from det_controlplane.core.trials.metric_names import MetricNames, measure
 from det_controlplane.core.trials.metrics import MetricsReport
 from det_controlplane.core.trials.reports import ReportingTrial
 from det_controlplane.db.people.ownership import Owned
 from det_controlplane.db.people.sessions import Holder
+from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.services.batching import Batcher
 
 if TYPE_CHECKING:
@@ -130,6 +132,16 @@ class DatabaseHealth:
     wrote_at: datetime | None = None  # the last time at which a health check wrote
 
 
+@dataclass(frozen=True, slots=True)
+class MergedPools:
+    """A configuration with the pools of the database at a revision, and the verifiers of their machines."""
+
+    revision: int
+    file_config: ClusterConfig
+    config: ClusterConfig
+    machines: Mapping[str, IdentityVerifier] | None
+
+
 class ProcessMemory:
     """The caches and queues of a process. A transaction removes a search and stores it again after its commit."""
 
@@ -147,6 +159,7 @@ class ProcessMemory:
         self.holders: Batcher[bytes, Holder | None] = Batcher()
         self.database_health = DatabaseHealth()
         self.search_costs_checked_at: datetime | None = None
+        self.pools: MergedPools | None = None  # None: not read yet
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

@@ -33,6 +33,7 @@ class User:
     place: NamedPlace | None = None
     writes: int = 0  # changes by requests of the user (db/engine/replica.py)
     presides: bool = False  # administrates the workspaces of all that the request names
+    pools: int = 0  # the count of changes of pools in the database
 
     def is_person(self, user_id: int | None) -> bool:
         """Return whether the caller is the signed-in user and not a task of the user."""
@@ -58,6 +59,7 @@ class AgentPrincipal:
     id: str
     incarnation: str
     pool: str
+    pools: int = 0  # the count of changes of pools in the database
 
     @property
     def caller(self) -> str:

@@ -15,6 +15,7 @@ from det_controlplane.core.config.pools import (
     read_scheduler,
     with_fallback,
 )
+from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.sign_in import (
     AccessTokens,
@@ -41,6 +42,7 @@ _STORAGE_NEEDS = {
 }
 # The database refuses to delete newer entries of the audit log (db/migrations, keep_audit_log).
 LEAST_AUDIT_DAYS = 30
+NO_DEFAULTS: Mapping[str, Mapping[str, Any]] = {}
 # Keys of Determined's master that have no effect here.
 _IGNORED = (
     "config_file", "db", "root", "cache", "enable_cors", "logging", "observability",
@@ -109,6 +111,9 @@ class ClusterConfig:
     ] = ()  # CI pipelines that sign in with a token of their service
     telemetry: Telemetry = field(default_factory=Telemetry)
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
+    # The deployment's defaults for provider sections, and the pools as the configuration's file has them.
+    provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    written_pools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
     def pool(self, name: str) -> Pool | None:
         return next((pool for pool in self.resource_pools if pool.pool_name == name), None)
@@ -139,22 +144,30 @@ class ClusterConfig:
         return pool.scheduler if pool else Scheduler()
 
 
-def load_cluster(source: str | Mapping[str, Any], own_keys: Sequence[str] = ()) -> ClusterConfig:
+def load_cluster(
+    source: str | Mapping[str, Any],
+    own_keys: Sequence[str] = (),
+    provider_defaults: Mapping[str, Mapping[str, Any]] = NO_DEFAULTS,
+) -> ClusterConfig:
     """Read the configuration. Raises InvalidConfig with all problems.
 
-    `own_keys` are keys that the caller reads itself. A message about an unknown key lists them, too."""
-    raw = (
+    `own_keys` are keys that the caller reads itself. A message about an unknown key lists them, too.
+    `provider_defaults` fill in missing keys of the pools' provider sections."""
+    written: Any = (
         load_yaml(source, what=WHAT) if isinstance(source, str) and source.strip() else source or {}
     )
-    problems = list(json_problems(raw))
+    problems = list(json_problems(written))
     if problems:
         raise InvalidConfig(problems, what=WHAT)
+    has_defaults = any(provider_defaults.values())
+    raw = with_defaults(written, provider_defaults) if has_defaults else written
     reader = Reader(raw, "", problems)
     reader.gives(*own_keys)
     config = _cluster(reader)
     if problems:
         raise InvalidConfig(problems, what=WHAT)
-    return config
+    pools = {pool["pool_name"]: pool for pool in written.get("resource_pools") or ()}
+    return replace(config, provider_defaults=provider_defaults, written_pools=pools)
 
 
 def _sign_in(reader: Reader, security: Reader) -> tuple[SignInProvider | None, list[str]]:

@@ -33,7 +33,7 @@ def document(config: ClusterConfig) -> dict[str, Any]:
             "default_compute_resource_pool": config.default_compute_resource_pool,
             "default_aux_resource_pool": config.default_aux_resource_pool,
         },
-        "resource_pools": [_pool(pool) for pool in config.resource_pools],
+        "resource_pools": [pool_document(pool) for pool in config.resource_pools],
         "task_container_defaults": _task_defaults(config.task_container_defaults),
         "checkpoint_storage": None if storage is None else dict(storage),
         "reserved_ports": sorted(config.reserved_ports),
@@ -65,9 +65,10 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
-def _pool(pool: Pool) -> dict[str, Any]:
+def pool_document(pool: Pool) -> dict[str, Any]:
+    """Return a pool in the form that the configuration has it, with all defaults."""
     defaults = pool.task_container_defaults
-    names = {"provider", "sections", "offers", "limits"}
+    names = {"provider", "sections", "offers", "limits", "is_stored", "is_leaving", "problem"}
     own = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name not in names}
     return {
         **own,

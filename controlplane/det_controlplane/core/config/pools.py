@@ -45,6 +45,9 @@ class Pool:
     sections: tuple[Section, ...] = ()
     offers: tuple[Offer, ...] = ()
     limits: Limits = _LIMITS
+    is_stored: bool = False  # it is in the database (core/config/stored_pools.py)
+    is_leaving: bool = False  # it takes no new work, and is deleted when its work has ended
+    problem: str = ""  # why its stored settings cannot be read, so that it rents no machines
 
 
 def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:

@@ -26,11 +26,12 @@ def with_defaults(
     `defaults` contains the settings of machines by provider."""
     result = dict(raw)
     if isinstance(raw.get("resource_pools"), list):
-        result["resource_pools"] = [_filled_pool(pool, defaults) for pool in raw["resource_pools"]]
+        result["resource_pools"] = [fill_pool(pool, defaults) for pool in raw["resource_pools"]]
     return result
 
 
-def _filled_pool(pool: Any, defaults: Mapping[str, Mapping[str, Any]]) -> Any:
+def fill_pool(pool: Any, defaults: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Return the settings of a pool with the deployment's defaults in its provider sections."""
     if not isinstance(pool, dict):
         return pool
     result = dict(pool)

@@ -47,6 +47,7 @@ class QueuePool:
     # Its slots, also of machines to come; None where it is not known.
     largest_agent: int | None = None
     reserved_for: frozenset[int] = frozenset()  # ids of workspaces; none: it is for everybody
+    closed: str = ""  # why the caller may not move work there: "is restricted to …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,8 @@ class _Queue:
         reserved_for = self._pools[pool].reserved_for
         if reserved_for and job.workspace_id not in reserved_for:
             return Refused(f"job {job.id}: resource pool {pool!r} is reserved for other workspaces")
+        if pool != job.pool and (closed := self._pools[pool].closed):
+            return Refused(f"job {job.id}: resource pool {pool!r} {closed}")
         if refusal := _against_policies(job, "resource_pool", pool):
             return refusal
         largest = self._pools[pool].largest_agent

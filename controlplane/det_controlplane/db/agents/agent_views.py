@@ -9,7 +9,7 @@ from sqlalchemy import text
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.views import fields, quoted, time
 
-_IN_SERVICE = "(a.enabled AND NOT a.draining AND a.state = 'JOINED' AND a.out_of_service = '')"
+_IN_SERVICE = "(a.enabled AND NOT a.draining AND a.moves_to IS NULL AND a.state = 'JOINED' AND a.out_of_service = '')"
 _DEVICE = fields({"brand": "to_json(s.device_brand)", "uuid": "to_json(s.device_uuid)"})
 _SHOWN_CONTAINER = fields(
     {
@@ -35,7 +35,8 @@ _SHOWN_AGENT = fields(
         "addresses": "to_json(a.addresses)",
         "resourcePools": "json_build_array(a.pool)",
         "enabled": f"{_IN_SERVICE}::text",
-        "draining": "a.draining::text",
+        "draining": "(a.draining OR a.moves_to IS NOT NULL)::text",
+        "movesTo": "coalesce(to_json(a.moves_to)::text, 'null')",
         "outOfService": "to_json(a.out_of_service)",
         "links": "a.links::text",
         "dataCache": "coalesce((SELECT json_build_object('sizeBytes', d.size_bytes, 'usedBytes', d.used_bytes, 'sets', d.sets)"
@@ -50,7 +51,7 @@ _SHOWN_AGENT = fields(
 _AGENTS = f"""
     WITH slot AS MATERIALIZED (
         SELECT s.agent_id, s.slot_id, s.container_id, s.numa_node, {_IN_SERVICE} AND s.enabled AND NOT s.draining AS enabled,
-            a.draining OR s.draining AS draining, d.type, s.device_brand AS brand,
+            a.draining OR a.moves_to IS NOT NULL OR s.draining AS draining, d.type, s.device_brand AS brand,
             concat('{{"id":', s.slot_id, {_DEVICE}, ',"type":"', d.type, '"}}') AS device
         FROM slots s JOIN agents a ON a.id = s.agent_id
         CROSS JOIN LATERAL (SELECT 'TYPE_' || upper(s.device_type::text) AS type) d WHERE a.state <> 'LOST' {{of_agent}}),

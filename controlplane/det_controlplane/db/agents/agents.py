@@ -6,7 +6,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Interval, bindparam, case, func, literal_column, or_, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Interval,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db import schema
@@ -24,7 +35,15 @@ _HOLDER = (
 _SET_AGENT = (
     update(schema.agents)
     .where(_agents.id == bindparam("agent"), _agents.state != AgentState.LOST)
-    .values(enabled=bindparam("enabled"), draining=bindparam("draining"))
+    .values(
+        enabled=bindparam("enabled"),
+        draining=bindparam("draining"),
+        # Back in service, an agent stays in its pool.
+        moves_to=case(
+            (bindparam("enabled", type_=Boolean()) & ~bindparam("draining", type_=Boolean()), None),
+            else_=_agents.moves_to,
+        ),
+    )
     .returning(_agents.pool)
 )
 _SET_SLOT = (
@@ -77,11 +96,12 @@ _TOUCH = text(f"""
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
             a.leaving, old.state <> a.state OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id,
-            a.relay_dials),
+            a.relay_dials, a.moves_to IS NOT NULL AS moves),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
-    SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, relay_dials, (
+    SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, relay_dials, moves,
+        (SELECT pools_revision FROM cluster) AS pools, (
         SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL,
                                          k.proxies <> '[]', extract(epoch FROM a.kill_at))
                         ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS assigned
@@ -237,6 +257,8 @@ class PollRecord:
     leaving: bool
     returned: bool  # it had been suspect, or out of service, or it is now
     relay_dials: int  # how often the relay missed it
+    pools: int  # the count of changes of pools in the database
+    moves: bool  # to another pool, after its work
     assigned: list[AssignedContainer]
 
 

@@ -15,7 +15,8 @@ _PROJECT = """
            (SELECT json_agg(json_build_array(c.policy, c.sealed) ORDER BY c.workspace_id DESC) FROM config_policies c
             WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies,
            (SELECT json_object_agg(b.pool, b.workspaces) FROM (
-                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
+                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools,
+           (SELECT json_agg(pool) FROM restricted_pools) AS restricted_pools
     FROM projects p JOIN workspaces w ON w.id = p.workspace_id
 """
 _WORKSPACE = text("""
@@ -23,7 +24,8 @@ _WORKSPACE = text("""
            (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
             WHERE c.workload_type = 'NTSC' AND c.workspace_id IN (0, w.id)) AS policies,
            (SELECT json_object_agg(b.pool, b.workspaces) FROM (
-                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
+                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools,
+           (SELECT json_agg(pool) FROM restricted_pools) AS restricted_pools
     FROM workspaces w WHERE w.id = :id
 """)
 _PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")
@@ -47,6 +49,7 @@ class TargetProject:
     # With secrets; the workspace's first, then the cluster's.
     policies: list[tuple[dict[str, Any], str | None]] | None
     bound_pools: dict[str, list[int]] | None  # workspaces by pool
+    restricted_pools: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class TargetWorkspace:
     default_aux_pool: str | None
     policies: list[dict[str, Any]] | None  # the workspace's first, then the cluster's
     bound_pools: dict[str, list[int]] | None  # workspaces by pool
+    restricted_pools: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)

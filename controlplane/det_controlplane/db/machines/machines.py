@@ -427,6 +427,12 @@ def pools_with_machines(tx: Tx) -> dict[str, bool]:
     return {r.pool: r[1] for r in tx.execute(select(_i.pool, stays).where(_LIVE).group_by(_i.pool))}
 
 
+def in_states(tx: Tx, pool: str, *states: MachineState) -> list[UUID]:
+    """Return the machines of a pool in some states, the oldest first."""
+    rows = select(_i.id).where(_i.pool == pool, _i.state.in_(states))
+    return list(tx.execute(rows.order_by(_i.requested_at, _i.id)).scalars())
+
+
 def any_of(tx: Tx, pool: str) -> bool:
     """Return whether a pool ever rented."""
     return bool(tx.execute(select(select(_i.id).where(_i.pool == pool).exists())).scalar())

@@ -26,6 +26,7 @@ from det_controlplane.db.engine.database import Database, Tx
 from det_controlplane.db.engine.pages import Collection, one_of
 from det_controlplane.db.engine.views import moment, shown
 from det_controlplane.db.people import ownership, roles
+from det_controlplane.db.scheduling.resource_pools import REVISION
 from det_controlplane.db.schema import agents, allocations, containers, sessions, tasks, users
 from det_controlplane.db.schema.enums import SessionKind
 
@@ -35,7 +36,7 @@ _ANY_HOLDER = (
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
         tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.kind,
         or_(sessions.c.narrow, ~users.c.active).label("narrow"), sessions.c.waits_for_agent,
-        users.c.writes,
+        users.c.writes, REVISION.label("pools"),
     )
     .join_from(sessions, users)
     .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
@@ -51,7 +52,7 @@ _ROLES = roles.held_by(_s.user_id).label("roles")
 _HOLDERS = _ANY_HOLDER.add_columns(_s.token_hash).where(one_of(_s.token_hash, "token_hashes"))
 _HOLDERS_WITH_ROLES = _HOLDERS.add_columns(_ROLES)
 _HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bindparam("token_hash"))
-_AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
+_AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool, REVISION.label("pools")).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
 # Only the requested agents. The ids are one text, because PostgreSQL parses an array letter by letter.
@@ -108,6 +109,7 @@ class Holder:
     narrow: bool
     kind: SessionKind
     writes: int = 0
+    pools: int = 0  # the count of changes of pools in the database
     waits_for_agent: str | None = None  # the lost agent of its task, which has to join again first
     roles: list[tuple[str, int]] | None = None  # with their workspaces
     workspace_id: int | None = None  # of the object in the request
@@ -121,6 +123,7 @@ class AgentHolder:
     id: str
     incarnation: str
     pool: str
+    pools: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ def _read_holder(db: Database, statement: Select[Any], params: dict[str, Any]) -
 
 def agent_holder(db: Database, token_hash: bytes) -> AgentHolder | None:
     for row in db.read(_AGENT, {"token_hash": token_hash}):
-        return AgentHolder(row.id, str(row.incarnation), row.pool)
+        return AgentHolder(row.id, str(row.incarnation), row.pool, row.pools)
     return None
 
 

@@ -36,7 +36,7 @@ _COUNT = (
 _FREE = text("""
     SELECT count(*) FROM agents a JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' AND a.enabled AND NOT a.leaving AND NOT a.draining
-        AND a.out_of_service = '' AND s.enabled AND NOT s.draining AND s.container_id IS NULL
+        AND a.moves_to IS NULL AND a.out_of_service = '' AND s.enabled AND NOT s.draining AND s.container_id IS NULL
 """)
 _LARGEST = (
     select(func.count().label("slots"))

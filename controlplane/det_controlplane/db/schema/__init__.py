@@ -89,6 +89,7 @@ from det_controlplane.db.schema.results import (
     stragglers,
     value_names,
 )
+from det_controlplane.db.schema.stored_pools import pool_access, resource_pools, restricted_pools
 from det_controlplane.db.schema.webhooks import webhook_log_matches, webhook_triggers, webhooks
 
 __all__ = [
@@ -132,13 +133,16 @@ __all__ = [
     "model_versions",
     "models",
     "outbox",
+    "pool_access",
     "pool_bindings",
     "pool_holds",
     "pools",
     "project_views",
     "projects",
     "refused_metrics",
+    "resource_pools",
     "resource_samples",
+    "restricted_pools",
     "role_assignments",
     "run_values",
     "search_events",

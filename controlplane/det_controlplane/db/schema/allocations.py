@@ -258,6 +258,11 @@ agents = Table(
     Column("unsent_at", Time),
     # How often the relay missed this agent. Another number makes the agent connect to the relay again.
     Column("relay_dials", Integer, nullable=False, server_default=text("0")),
+    # The pool that an administrator chose, and the agent's own option at that time. Another option replaces the choice.
+    Column("chosen_pool", Text),
+    Column("option_pool", Text),
+    # The pool to which the agent moves when its work has ended; until then it takes no new work.
+    Column("moves_to", Text),
     Index("agents_by_pool", "pool", postgresql_where=text("state <> 'LOST'")),
 )
 

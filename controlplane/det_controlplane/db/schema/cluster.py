@@ -41,6 +41,11 @@ cluster = Table(
     # When a tick last sent a request to the public address of the API, and when such a request was last answered.
     Column("probed_at", Time),
     Column("reached_at", Time),
+    # Counts changes of pools in the database, so that every process notices them.
+    Column("pools_revision", BigInteger, nullable=False, server_default=text("0")),
+    # Default pools that replace the ones of the configuration.
+    Column("default_compute_pool", Text),
+    Column("default_aux_pool", Text),
     CheckConstraint("only_row", name="only_row"),
 )
 

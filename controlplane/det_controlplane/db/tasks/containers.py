@@ -1,12 +1,24 @@
 """Rows of containers: the parts of an allocation on its agents, and data that they exchange."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, any_, bindparam, func, literal_column, or_, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    all_,
+    and_,
+    any_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from det_controlplane.core.lifecycle.allocation import ContainerExit, ContainerState, Failure
 from det_controlplane.core.lifecycle.machine import MachineState
@@ -124,7 +136,7 @@ _AGENTS_TO_ASK = (
         ~_a.killed,
         _a.preempt_at.is_(None),
         _i.state == MachineState.DRAINING,
-        _i.reason != bindparam("kept"),
+        _i.reason != all_(bindparam("kept", type_=ARRAY(_i.reason.type))),
     )
     .order_by(_c.agent_id)
 )
@@ -179,11 +191,11 @@ def allocations_to_ask(tx: Tx, agent_id: str, until: datetime | None) -> list[st
     return list(tx.execute(_ASKABLE, {"agent_id": agent_id, "until": until}).scalars())
 
 
-def agents_to_ask(tx: Tx, kept: str) -> list[tuple[str, str]]:
+def agents_to_ask(tx: Tx, kept: Sequence[str]) -> list[tuple[str, str]]:
     """Return agents of rented machines that drain, with work that was not asked to leave, and the reasons.
 
-    On machines that drain for the reason `kept` work comes to its end."""
-    return [(r.agent_id, r.reason) for r in tx.execute(_AGENTS_TO_ASK, {"kept": kept}).all()]
+    Work on machines that drain for one of the reasons `kept` may finish."""
+    return [(r.agent_id, r.reason) for r in tx.execute(_AGENTS_TO_ASK, {"kept": list(kept)}).all()]
 
 
 def report(tx: Tx, values: Mapping[str, Any]) -> bool:

@@ -49,6 +49,12 @@ def wait_until_up(files: LocalFiles) -> None:
     raise NotUp(f"the API does not come up: {_reason(files)}")
 
 
+def pools(files: LocalFiles) -> list[str]:
+    """Return the pools of the running cluster; none if it does not answer."""
+    answer = _get(files, STATUS_PATH)
+    return list(answer[1].get("pools") or ()) if answer and answer[0] == 200 else []
+
+
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
     """Wait until all of these agents have joined. Return all agents that were seen since this start."""
     limit = time.monotonic() + _JOIN_S

@@ -221,7 +221,7 @@ def agent_up(args: Any) -> int:
     host = getattr(args, "master_host", None) or "localhost"
     if files.supervisor_pid() is None or not _is_this_machine(host):
         return _agent_of_another_cluster(args, agent, _elsewhere(args, host))
-    files.write_desired(plan.with_agent(files, agent))
+    files.write_desired(plan.with_agent(files, agent, client.pools(files)))
     _hang_up(files)
     return _wait_until_joined(files, agent)
 

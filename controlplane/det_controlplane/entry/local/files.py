@@ -28,6 +28,7 @@ class LocalAgent:
     pool: str = "default"
     slots: str = "auto"  # as `det-agent run --slots` takes them
     runtime: str = "auto"
+    in_database: bool = False  # its pool is in the database and not in the configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,13 +89,15 @@ def agent_of(args: Any, default_name: str) -> LocalAgent:
     )
 
 
-def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
-    """Return the desired processes after `agent-up`."""
-    desired = files.desired().with_agent(agent)
+def with_agent(files: LocalFiles, agent: LocalAgent, pools: Sequence[str] = ()) -> Desired:
+    """Return the desired processes after `agent-up`. `pools` are the pools of the running cluster."""
     raw = load_yaml(files.cluster_config.read_text("utf-8"), what="cluster configuration")
     register_used(raw)
     config = load_cluster(raw)
-    _check_pools(desired, [p.pool_name for p in config.resource_pools])
+    configured = [p.pool_name for p in config.resource_pools]
+    in_database = agent.pool in pools and agent.pool not in configured
+    desired = files.desired().with_agent(replace(agent, in_database=in_database))
+    _check_pools(desired, list(dict.fromkeys((*configured, *pools))))
     return desired
 
 
@@ -301,7 +304,7 @@ def _awaits_password(files: LocalFiles, database_url: str) -> bool:
 
 def _check_pools(desired: Desired, pools: list[str]) -> None:
     for agent in desired.agents:
-        if agent.pool not in pools:
+        if agent.pool not in pools and not agent.in_database:
             raise BadPlan(
                 f"agent {agent.name}: resource pool {agent.pool!r} does not exist;"
                 f" the configuration has: {', '.join(pools)}."

@@ -21,10 +21,11 @@ from det_controlplane.api.app import App
 from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
 from det_controlplane.db.engine.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
-from det_controlplane.entry.clouds import clouds_of, markets_of
+from det_controlplane.entry.clouds import Adapters
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.logs import log_to_stderr
+from det_controlplane.entry.scheduled_work import call_clouds
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.cloud_run import chunked_when_large
 from det_controlplane.entry.server.handshakes import HttpsServer, Server
@@ -35,7 +36,6 @@ from det_controlplane.entry.server.protocol import (
 from det_controlplane.entry.server.tick_loop import SHORT_REST_S, TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import calling
 from det_controlplane.services.machines.places import providers_left
 from det_controlplane.services.maintenance import housekeeping, tick
 from det_controlplane.services.trials import start_traces
@@ -77,9 +77,9 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 
-    # Clouds are only asked where a pool rents machines, or did; without, the loop sleeps.
-    clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
-    renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
+    adapters = Adapters()
+    adapters.make(ctx.config, providers_left(ctx))  # a wrong configuration ends the start
+    renting = TickLoop(lambda: call_clouds(ctx, adapters))
     notifier.on("provision", renting.wake)
     # A slow target of a webhook delays no other work.
     webhook_loop = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
@@ -90,8 +90,7 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     with ExitStack() as running:
         running.enter_context(loop.running())
         running.enter_context(webhook_loop.running())
-        if clouds:
-            running.enter_context(renting.running())
+        running.enter_context(renting.running())
         if ctx.spans is not None:
             running.enter_context(tracing.running())
         yield

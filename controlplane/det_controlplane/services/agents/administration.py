@@ -12,6 +12,7 @@ from det_controlplane.services.agents import pool_details
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.organization import pool_access
 from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
@@ -64,8 +65,17 @@ def _change(ctx: Context, agent_id: str, slot_id: int | None, enabled: bool, dra
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:
-    use = agent_views.use_of_pools(ctx.db)
-    return [_pool(ctx, p, use.get(p.pool_name, PoolUse())) for p in ctx.config.resource_pools]
+    use, access = agent_views.use_of_pools(ctx.db), pool_access.every(ctx)
+    return [
+        _pool(ctx, p, use.get(p.pool_name, PoolUse()))
+        | {
+            "source": "database" if p.is_stored else "configuration",
+            "isLeaving": p.is_leaving,
+            "problem": p.problem,
+            "access": pool_access.shown(access.get(p.pool_name)),
+        }
+        for p in ctx.config.resource_pools
+    ]
 
 
 def _pool(ctx: Context, pool: Pool, use: PoolUse) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import LEASE, AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db.agents import agents
-from det_controlplane.db.engine.database import as_json
+from det_controlplane.db.agents import agents, moves
+from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.machines import failed_offers
 from det_controlplane.db.people import sessions
 from det_controlplane.ports.identity import MachineIdentity
+from det_controlplane.services import stored_pools
 from det_controlplane.services.agents import (
     adoption,
     container_spec,
@@ -73,6 +74,7 @@ class Joined:
 
 def join(ctx: Context, joining: Joining) -> Joined:
     """Admit an agent with a valid proof. An agent with the same key takes over the identity at once."""
+    ctx = stored_pools.current(ctx)
     machine = _proven(ctx, joining)
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
@@ -91,8 +93,9 @@ def join(ctx: Context, joining: Joining) -> Joined:
             raise Taken(
                 f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
             )
-        name = joining.pool
-        if machine is not None:
+        if machine is None:
+            name = _pool_of(ctx, changed.tx, joining)
+        else:
             slots = len(joining.slots)
             name = admission.admit(ctx, changed.tx, machine, joining.agent_id, slots, joining.age)
         pool = _pool(ctx, name)
@@ -128,6 +131,18 @@ def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
 
 def _has_key(holder: agents.Holder, key_hash: bytes) -> bool:
     return hmac.compare_digest(holder.agent_key_hash, key_hash)
+
+
+def _pool_of(ctx: Context, tx: Tx, joining: Joining) -> str:
+    """Return the pool of an agent that is not rented: its option, or the pool that an administrator chose since.
+
+    The choice is dropped when the option changes or the chosen pool no longer takes agents."""
+    chosen = moves.chosen(tx, joining.agent_id, joining.pool)
+    pool = ctx.config.pool(chosen) if chosen else None
+    if pool is None or pool.provider is not None:
+        moves.forget(tx, joining.agent_id)
+        return joining.pool
+    return pool.pool_name
 
 
 def _pool(ctx: Context, name: str) -> Pool:
@@ -210,6 +225,7 @@ def _logs_within_s(ctx: Context, directives: Sequence[Directive], pause_s: float
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Store the agent's state and return the containers that it should run."""
     touched = _extend_lease(ctx, poll)
+    ctx = stored_pools.at(ctx, touched.pools)
     agent_id = touched.agent_id
     assigned = touched.assigned
     if poll.data_cache is not None and touched.newest:
@@ -247,7 +263,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         version=version,
         next_poll_s=pause_s,
         logs_within_s=_logs_within_s(ctx, directives, pause_s),
-        draining=touched.draining,
+        draining=touched.draining or touched.moves,
         relay=relay,
         drop_replicas=dropped,
     )

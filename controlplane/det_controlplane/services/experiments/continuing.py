@@ -82,7 +82,8 @@ def _read_continuable(
         )
     spent_budgets.require(experiment.ctx, experiment.tx, experiment.row.id)
     config = _overridden(experiment, user, row, changes) if changes else row.config
-    _require_room(experiment.ctx, experiment.row.pool, config["resources"])
+    _require_room(experiment.ctx, user, experiment.row.pool, config["resources"])
+    capacity.keep_open(experiment.ctx, experiment.tx, experiment.row.pool)
     return row, config, again
 
 
@@ -168,10 +169,13 @@ def _resolve_config(
     return config
 
 
-def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> None:
-    """Refuse a configuration that no agent of the pool can hold, because agents or the configuration may have
-    changed."""
+def _require_room(ctx: Context, user: User, pool_name: str, resources: dict[str, Any]) -> None:
+    """Refuse a pool that the user may not use now, and a configuration that no agent of the pool can hold."""
     pool = ctx.config.pool(pool_name)
+    fault = capacity.fault_of_pool(ctx, pool, user, [pool_name]) if pool is not None else ""
+    if fault:
+        message = f"{pool_name!r} {fault}; or start a new experiment in another pool"
+        raise InvalidConfig([Problem("resources.resource_pool", message)])
     if pool is not None and resources.get("is_single_node"):
         lone = capacity.too_large_for_one_agent(ctx, pool, resources["slots_per_trial"])
         if lone is not None:

@@ -95,7 +95,9 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     demanded = [sealing.unsealed(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
     with templates.naming(submission.template, submitted, template):
-        resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
+        resolved, pool, exceeds = _resolve(
+            ctx, user, submission, submitted, project, template, demanded
+        )
     config = resolved.config.to_json()
     if not submission.unmanaged:
         with ctx.db.autocommit() as tx:
@@ -180,6 +182,7 @@ def _may_view(user: User, workspace_id: int) -> bool:
 
 def _resolve(
     ctx: Context,
+    user: User,
     submission: Submission,
     submitted: dict[str, Any],
     project: TargetProject,
@@ -187,7 +190,8 @@ def _resolve(
     demanded: list[dict[str, Any]],
 ) -> "tuple[Resolved, str, bool]":
     seed = ctx.random.seed()
-    pool, pool_problems = capacity.pool_and_problems(ctx, submitted, template, project)
+    runs_here = None if submission.unmanaged else user
+    pool, pool_problems = capacity.pool_and_problems(ctx, submitted, template, project, runs_here)
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
@@ -255,6 +259,8 @@ def _insert(
     resources = config["resources"]
     with change(ctx) as changed:
         tx = changed.tx
+        if not submission.unmanaged:
+            capacity.keep_open(ctx, tx, pool)
         context_id, new_context = _model_definition(tx, submission, context)
         state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
         retention = config.get("retention_policy") or {}

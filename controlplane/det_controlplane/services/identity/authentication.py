@@ -85,6 +85,7 @@ def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
         grants is ALL,
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
         holder.kind.value, administers, holder.narrow, grants, place, holder.writes,
+        pools=holder.pools,
     )  # fmt: skip
 
 
@@ -109,6 +110,6 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
         agent = sessions.agent_holder(ctx.db, token_hash(token))
         if agent is None:
             raise NotSignedIn(_UNKNOWN)
-        return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
+        return AgentPrincipal(agent.id, agent.incarnation, agent.pool, agent.pools)
     user_of(ctx, token)
     raise NotSignedIn("this path is for agents; join first")

@@ -195,7 +195,7 @@ def set_priority(
     if task.ended_at is not None:
         raise WrongState(f"{NAMES[kind]} '{task_id}' has ended: it has no priority to change")
     try:
-        queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
+        queue_changes.update(ctx, user, [QueueUpdate(str(task.job_id), priority=priority)])
     except (Invalid, Missing) as e:
         message = str(e).replace(f"job {task.job_id}", f"{NAMES[kind]} {task_id}")
         raise type(e)(message) from e

@@ -34,6 +34,7 @@ from det_controlplane.ports.compute import (
     Refusal,
     Unreachable,
 )
+from det_controlplane.services import stored_pools
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import boot, failed_launches, gangs, prices, spot_history
 from det_controlplane.services.machines.places import place_of, rented_pools
@@ -58,6 +59,7 @@ _NO_MARKETS: Markets = {}
 
 def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float | None:
     """Make one pass of all calls. Return the seconds until the next pass, or None if no work is left."""
+    ctx = stored_pools.current(ctx)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
             for wave in gangs.waves(requested):

@@ -36,7 +36,7 @@ from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.scheduling import schedule as pool_rows
 from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import failed_launches, spot_history
+from det_controlplane.services.machines import failed_launches, renewal, spot_history
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
@@ -96,7 +96,7 @@ def _stop_work_on_draining_agents(ctx: Context) -> None:
     """Request the stop of work on draining machines. The process that decided the drain may have died before it did."""
     with ctx.db.autocommit() as tx:
         # A pool that stopped renting has no machine to move the work to.
-        draining_agents = containers.agents_to_ask(tx, kept=_LEFT_OVER)
+        draining_agents = containers.agents_to_ask(tx, kept=(_LEFT_OVER, renewal.RENEWED))
     for agent, reason in draining_agents:
         stopping.stop_all_on_agent(ctx, agent, why=reason)
 

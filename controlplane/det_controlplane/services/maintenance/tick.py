@@ -10,11 +10,13 @@ from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
 from det_controlplane.db.experiments import run_values
 from det_controlplane.db.logs import logs
 from det_controlplane.db.scheduling import allocations, pool_marks
-from det_controlplane.services.agents import silence
+from det_controlplane.services import stored_pools
+from det_controlplane.services.agents import moving, silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding, watched_deadlines
 from det_controlplane.services.maintenance import budgets, effects, search_costs
 from det_controlplane.services.money import costs
+from det_controlplane.services.pools import leaving
 from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.tasks import lifecycle, resources
 from det_controlplane.services.trials import unmanaged
@@ -27,12 +29,15 @@ TRIALS_AT_ONCE = 200
 
 def run(ctx: Context) -> float | None:
     """Run one tick. Return the seconds until the next deadline, or None if there is no deadline."""
+    ctx = stored_pools.current(ctx)
     silence.watch(ctx)  # first, because it extends deadlines after an interruption
     _kill_overdue_allocations(ctx)
     unmanaged.end_silent_trials(ctx)
     lifecycle.end_idle_tasks(ctx)
     budgets.enforce_if_due(ctx)
     search_costs.enforce_if_due(ctx)
+    moving.finish(ctx)
+    leaving.finish(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     look_at = watched_deadlines.look_if_due(ctx)

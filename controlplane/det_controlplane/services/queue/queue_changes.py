@@ -24,11 +24,12 @@ from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.use_case import change
 
 
-def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
+def update(ctx: Context, caller: User, updates: Sequence[QueueUpdate]) -> None:
     """Make the updates that are allowed, then raise an error with the reasons of the others."""
     with ctx.db.begin() as tx:
         queue = _with_policies(tx, jobs.queued(tx), {u.job_id for u in updates})
@@ -40,6 +41,9 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
             p.scheduler.default_priority,
             capacity.largest_agent(ctx, p) if p.pool_name in aimed_at else None,
             frozenset(bound.get(p.pool_name, ())),
+            capacity.fault_of_pool(ctx, p, caller, [p.pool_name])
+            if p.pool_name in aimed_at
+            else "",
         )
         for p in ctx.config.resource_pools
     }
@@ -88,6 +92,7 @@ def _apply(ctx: Context, queue_change: QueueChange) -> None:
 
 def _move(experiment: LiveExperiment, pool: str) -> None:
     """Move an experiment to another pool. Its running trials save checkpoints, stop and are queued there."""
+    capacity.keep_open(experiment.ctx, experiment.tx, pool)
     experiment.row.pool = pool
     allocations.move_queued(experiment.tx, experiment.row.job_id, pool)
     live = trials.live(experiment.tx, experiment.row.id)

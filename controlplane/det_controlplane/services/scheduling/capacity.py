@@ -1,14 +1,17 @@
 """Find the pool of a configuration, and refuse a configuration that the pool can never hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import resource_pools
 from det_controlplane.db.scheduling import slots as slot_rows
 from det_controlplane.services.context import Context
-from det_controlplane.services.organization import pool_bindings
+from det_controlplane.services.errors import WrongState
+from det_controlplane.services.organization import pool_access, pool_bindings
+from det_controlplane.services.principal import User
 
 
 def pool_of(
@@ -16,9 +19,12 @@ def pool_of(
     submitted: Mapping[str, Any],
     template: Mapping[str, Any] | None,
     project: Any,
+    user: User | None,
     slots_key: str = "slots_per_trial",
 ) -> Pool:
-    """Choose the pool by name, else the workspace's default, else the cluster's."""
+    """Choose the pool by name, else the workspace's default, else the cluster's.
+
+    Without a user, access lists do not matter, because the work runs elsewhere."""
     resources = _resources(template) | _resources(submitted)
     slots = resources.get(slots_key, 1)
     slots = slots if isinstance(slots, int) else 1
@@ -28,6 +34,7 @@ def pool_of(
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])
     refuse_reserved(ctx, pool, project)
+    refuse_closed(ctx, pool, project, user)
     return pool
 
 
@@ -36,11 +43,12 @@ def pool_and_problems(
     submitted: Mapping[str, Any],
     template: Mapping[str, Any] | None,
     project: Any,
+    user: User | None,
     slots_key: str = "slots_per_trial",
 ) -> tuple[Pool, list[Problem]]:
     """Return the pool, or the problem with it and another pool for the check of the other settings."""
     try:
-        return pool_of(ctx, submitted, template, project, slots_key), []
+        return pool_of(ctx, submitted, template, project, user, slots_key), []
     except InvalidConfig as error:
         return ctx.config.resource_pools[0], list(error.problems)
 
@@ -51,6 +59,45 @@ def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
     if pool.pool_name not in usable:
         message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
         raise InvalidConfig([Problem("resources.resource_pool", message)])
+
+
+def refuse_closed(ctx: Context, pool: Pool, project: Any, user: User | None) -> None:
+    """Refuse a pool that is being deleted, and a pool that the user may not use."""
+    fault = fault_of_pool(ctx, pool, user, project.restricted_pools or ())
+    if fault:
+        usable = pool_bindings.usable(ctx, project.bound_pools or {}, project.workspace_id)
+        names = _open_names(ctx, user, usable, project.restricted_pools or ())
+        message = f"{pool.pool_name!r} {fault}; {names}"
+        raise InvalidConfig([Problem("resources.resource_pool", message)])
+
+
+def fault_of_pool(ctx: Context, pool: Pool, user: User | None, restricted: Collection[str]) -> str:
+    """Return why a user may not submit work to a pool, or an empty text."""
+    if pool.is_leaving:
+        return "is being deleted and takes no new work"
+    if user is None or pool.pool_name not in restricted:
+        return ""
+    access = pool_access.closed_to(ctx, user).get(pool.pool_name)
+    if access is None:
+        return ""
+    return f"is {pool_access.sentence(access)}: ask an administrator for access (`det pool access grant`)"
+
+
+def _open_names(
+    ctx: Context, user: User | None, names: Sequence[str], restricted: Collection[str]
+) -> str:
+    """Return the pools that a user may name instead."""
+    closed = pool_access.closed_to(ctx, user) if user is not None and restricted else {}
+    pools = [ctx.config.pool(name) for name in names if name not in closed]
+    usable = [pool.pool_name for pool in pools if pool is not None and not pool.is_leaving]
+    return f"you may use: {', '.join(usable)}" if usable else "there is no other pool for you"
+
+
+def keep_open(ctx: Context, tx: Tx, pool_name: str) -> None:
+    """Keep a pool from being deleted until the transaction ends, which adds work to it."""
+    pool = ctx.config.pool(pool_name)
+    if pool is not None and pool.is_stored and not resource_pools.hold_open(tx, pool_name):
+        raise WrongState(f"resource pool {pool_name!r} was just deleted: choose another one")
 
 
 def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -144,10 +144,17 @@ def stop_all_on_agent(
 
     Their deadline is `until` at the latest, also for allocations that were asked before. Allocations that cannot
     save a checkpoint end with their machine: a lost notebook starts again elsewhere, a killed one does not."""
-    with ctx.db.autocommit() as tx:
-        allocation_ids = containers.allocations_to_ask(tx, agent_id, until)
     at = "" if until is None else f" at {until.astimezone(timezone.utc):%H:%M:%S} UTC"
     reason = f"the machine of agent {agent_id} goes away{at}" + (f": {why}" if why else "")
+    return ask_all_on_agent(ctx, agent_id, reason, until)
+
+
+def ask_all_on_agent(
+    ctx: Context, agent_id: str, reason: str, until: datetime | None = None
+) -> bool:
+    """Ask the allocations of an agent to save a checkpoint and stop for a reason. Return whether there was any."""
+    with ctx.db.autocommit() as tx:
+        allocation_ids = containers.allocations_to_ask(tx, agent_id, until)
     for allocation_id in allocation_ids:
         with use_case.change(ctx) as changed:
             allocation = allocations.lock(changed.tx, allocation_id)

@@ -93,7 +93,7 @@ def _resolve_submission(ctx: Context, user: User, submission: Submission) -> Res
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
     with templates.naming(submission.template, submitted, template):
-        resolved, pool = _merge_config(ctx, submission.kind, submitted, template, workspace)
+        resolved, pool = _merge_config(ctx, user, submission.kind, submitted, template, workspace)
     config = resolved.config
     host_access.require(ctx, user, config.to_json(), pool=pool.pool_name)
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
@@ -106,12 +106,13 @@ def _resolve_submission(ctx: Context, user: User, submission: Submission) -> Res
 
 def _merge_config(
     ctx: Context,
+    user: User,
     kind: TaskKind,
     submitted: dict[str, Any],
     template: dict[str, Any] | None,
     workspace: TargetWorkspace,
 ) -> tuple[ResolvedTask, Pool]:
-    pool, pool_problems = _pool(ctx, kind, submitted, template, workspace)
+    pool, pool_problems = _pool(ctx, user, kind, submitted, template, workspace)
     sources = configs.task_sources_of(ctx.config, pool, template=template)
     name = configs.petname(ctx.random.seed())
     try:
@@ -152,6 +153,7 @@ def queued_task(
     context = _context(ctx, user, submission)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
+        capacity.keep_open(ctx, tx, resolved.pool.pool_name)
         place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.random.token())
         program = build(config, place)
         with _problems_of(submission.kind):
@@ -216,17 +218,18 @@ def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
 
 def _pool(
     ctx: Context,
+    user: User,
     kind: TaskKind,
     submitted: Mapping[str, Any],
     template: Mapping[str, Any] | None,
     workspace: TargetWorkspace,
 ) -> tuple[Pool, list[Problem]]:
     if kind is not TaskKind.TENSORBOARD:
-        return capacity.pool_and_problems(ctx, submitted, template, workspace, "slots")
+        return capacity.pool_and_problems(ctx, submitted, template, workspace, user, "slots")
     resources = submitted.get("resources")
     without_slots = {**(resources if isinstance(resources, Mapping) else {}), "slots": 0}
     return capacity.pool_and_problems(
-        ctx, {**submitted, "resources": without_slots}, template, workspace, "slots"
+        ctx, {**submitted, "resources": without_slots}, template, workspace, user, "slots"
     )
 
 
