@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from det_cli.actions import deploy_options
-from det_controlplane.core.provision import catalog
+from det_controlplane.core.provision import catalog_aws
 
 from tests.cli.conftest import Det
 from tests.support.aws_account import Account
@@ -120,7 +120,7 @@ def test_stored_pools_replace_the_default_pools(
     at = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", account.url)
     provider = {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge"}
     account.has_cluster(config={"resource_pools": [{"pool_name": "p", "provider": provider}]})
-    monkeypatch.delitem(catalog._REGIONS["aws"], "us-west-2")
+    monkeypatch.delitem(catalog_aws.REGIONS, "us-west-2")
     result = det("deploy", "aws", "up", "--dry-run", *at)
     assert result.code == 0, result.err
     output = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
