@@ -81,7 +81,7 @@ def test_machines_pull_the_images_of_their_section(cluster: RentedCluster, user:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
-    assert "    images team/a:1 team/b < /dev/null" in machine.request.user_data
+    assert "images team/a:1 team/b < /dev/null" in machine.request.user_data
 
 
 def test_idle_machine_is_terminated_after_some_minutes(
