@@ -12,10 +12,11 @@ import pytest
 from det_cli.errors import CommandError
 from det_cli.fleet.facts import Cluster, Manifest, findings, parse_facts
 from det_cli.fleet.hosts import Host, read_hosts
-from det_cli.fleet.joining import Fleet, join, plan
+from det_cli.fleet.joining import Fleet, Outcome, join, plan
 from det_cli.fleet.machine import Machine
 from det_cli.fleet.software import Software, Trust
 from det_cli.fleet.ssh import HostFailed, Ssh
+from determined.common.http import APIError
 
 CLUSTER = Cluster("c-1", "https://cluster.example", ("gpus",))
 NOTES = Manifest("c-1", "gpu-1", "0.1.0", "wheel", "config", "systemd", 7)
@@ -396,3 +397,20 @@ def test_a_host_that_another_command_prepares_is_left_alone(ssh: PlayedSsh) -> N
     ssh.answer(75, "det-agent-join: locked\n")
     outcome, _ = joined(ssh, machine_of(None), ["before"])
     assert outcome.cause == "another `det agent join` works on it"
+
+
+def test_an_error_of_the_api_fails_one_host_and_not_the_others() -> None:
+    def work(machine: Machine) -> Outcome:
+        if machine.host.name == "gpu-1":
+            raise APIError(500, "try again later")
+        return Outcome(machine.host.name, "joined")
+
+    machines = [replace(machine_of(None), host=Host(name)) for name in ("gpu-1", "gpu-2")]
+    session: Any = None
+    fleet = Fleet(session, Ssh(), CLUSTER, Trust(), lambda text: None)
+    failed, done = fleet.each(work, [*machines])
+    assert (failed.result, failed.cause) == (
+        "failed",
+        "the cluster did not accept a step: try again later",
+    )
+    assert done.result == "joined"

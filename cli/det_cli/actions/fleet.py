@@ -43,11 +43,11 @@ def join(args: argparse.Namespace) -> None:
         _check(args, fleet, hosts)
     elif args.remove:
         machines = list(joining.probed(fleet, hosts, ""))
-        _report(args, _work(fleet, machines, lambda m: joining.remove(fleet, m, now=args.now)))
+        _report(args, fleet.each(lambda m: joining.remove(fleet, m, now=args.now), machines))
     else:
         software = fetch_software(session)
         machines = joining.check_all(fleet, hosts)
-        _report(args, _work(fleet, machines, lambda m: joining.join(fleet, software, m)))
+        _report(args, fleet.each(lambda m: joining.join(fleet, software, m), machines))
 
 
 def _fleet(args: argparse.Namespace, session: Any) -> Fleet:
@@ -78,11 +78,6 @@ def _hosts(args: argparse.Namespace, session: Any) -> list[Host]:
 def _default_pool(session: Any) -> str:
     pools = session.get(f"{V1}/resource-pools")["resourcePools"]
     return next((str(pool["name"]) for pool in pools if pool["defaultComputePool"]), "default")
-
-
-def _work(fleet: Fleet, machines: Sequence[Any], work: Any) -> list[Outcome]:
-    """Return the outcome of every host. Hosts that failed before have theirs already."""
-    return fleet.each(lambda m: work(m) if isinstance(m, Machine) else m, machines)
 
 
 def _check(args: argparse.Namespace, fleet: Fleet, hosts: Sequence[Host]) -> None:

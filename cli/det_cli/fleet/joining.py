@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from determined.common.http import APIError, Session
+from determined.common.http import APIError, RequestFailed, Session
 from determined.common.pages import V1
 
 from det_cli.fleet import facts as checks
@@ -59,10 +59,26 @@ class Fleet:
     drain_timeout_s: float = 600.0
     sleep: Callable[[float], None] = field(default=time.sleep)
 
-    def each(self, work: Callable[[Any], Outcome], items: Sequence[Any]) -> list[Outcome]:
-        """Run the work for all items, at most `parallel` at a time. Return the outcomes in the order of the items."""
+    def each(
+        self, work: "Callable[[Machine], Outcome]", machines: "Sequence[Machine | Outcome]"
+    ) -> list[Outcome]:
+        """Work on all machines, at most `parallel` at a time. Return the outcomes in the order of the machines.
+
+        A host that failed before keeps its outcome. An error of the API fails one host and not the others."""
+
+        def guarded(machine: "Machine | Outcome") -> Outcome:
+            if isinstance(machine, Outcome):
+                return machine
+            try:
+                return work(machine)
+            except RequestFailed as e:
+                fix = "look at the state of the cluster, then run the command again"
+                return _failed(
+                    machine.host, HostFailed(f"the cluster did not accept a step: {e}", fix)
+                )
+
         with ThreadPoolExecutor(max(self.parallel, 1)) as pool:
-            return list(pool.map(work, items))
+            return list(pool.map(guarded, machines))
 
     def agent(self, agent_id: str) -> "dict[str, Any] | None":
         try:
