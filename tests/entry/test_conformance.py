@@ -104,7 +104,7 @@ def test_start_logs_settings_without_effect(
     settings = Settings(database_url, objects=str(tmp_path), objects_secret="s")
     config = "{telemetry: {enabled: true}}"
     build_context(replace(settings, cluster_config=config), NoWaker()).db.dispose()
-    assert "telemetry of the cluster configuration has no effect here" in caplog.messages
+    assert "telemetry.enabled of the cluster configuration has no effect here" in caplog.messages
 
 
 @pytest.mark.parametrize("door", EVENTS)
