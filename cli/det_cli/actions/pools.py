@@ -191,9 +191,9 @@ def _path(name: str) -> str:
 
 
 def _settings(args: argparse.Namespace, *, has_offers: bool = False) -> dict[str, Any]:
-    """Return the settings of the file, with the options in place of the file's values.
+    """Return the settings of the file. Options replace its values.
 
-    A pool with offers has its sizes beside them, and others in the provider section."""
+    The sizes of a pool with offers stand beside the offers, and otherwise in the provider section."""
     text = config_file.read(args.config) if args.config else ""
     text = config_file.apply_changes(text, args.set) if args.set else text
     settings = config_file.load(text, args.config or "the settings")

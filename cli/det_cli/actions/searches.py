@@ -43,7 +43,7 @@ def importance(args: argparse.Namespace) -> None:
 
 
 def _note(found: dict[str, Any]) -> str:
-    """Return what was compared, and how to read it."""
+    """Return a note about the compared trials and the meaning of the values."""
     trials, metric = found["trials"], found["metric"]
     if not found["best"]:
         return f"{trials} trials reported {metric}: too few, or too many equal values, to compare the best with all"

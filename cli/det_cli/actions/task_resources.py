@@ -59,7 +59,7 @@ def resources(args: argparse.Namespace) -> None:
 def series(
     session: Session, task_id: str, since: "float | None", points: int
 ) -> list[dict[str, Any]]:
-    """Return what the agents measured since a time, or since the start of the task."""
+    """Return the measured values since a time, or since the start of the task."""
     query: dict[str, Any] = {"maxDatapoints": points}
     if since is not None:
         query["startTime"] = datetime.fromtimestamp(since, timezone.utc).isoformat()

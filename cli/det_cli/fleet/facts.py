@@ -11,7 +11,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 # The agent with its libraries has 0.4 GB; during an upgrade two versions are installed.
 _LEAST_KIB = 2 * 1024**2
 _LITTLE_KIB = 20 * 1024**2
-# As `det-agent doctor`: clouds accept signatures for five minutes.
+# Clouds accept signatures for five minutes. `det-agent doctor` has the same limits.
 _ODD_CLOCK_S, _WRONG_CLOCK_S = 30.0, 240.0
 
 

@@ -160,7 +160,7 @@ class Plan:
 
 
 def plan(machine: Machine, wanted: Manifest, agent: "Mapping[str, Any] | None") -> Plan:
-    """Decide what a host needs, from its facts and from the agent in the cluster."""
+    """Decide which steps a host needs, from its facts and from the agent in the cluster."""
     facts, notes = machine.facts, machine.facts.manifest
     needs_token = agent is None or not facts.has("has_token") or notes is None
     if notes is None or notes.agent_id != wanted.agent_id:

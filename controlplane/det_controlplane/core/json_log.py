@@ -55,7 +55,7 @@ class JsonLines(logging.Formatter):
     def __init__(
         self, ids: Mapping[str, object] | None = None, *, severity: bool = False, project: str = ""
     ) -> None:
-        """Make a formatter. `ids` are those of the process; `project` is the Google Cloud project of its traces."""
+        """Make a formatter. `ids` are the ids of the process; `project` is the Google Cloud project of its traces."""
         super().__init__()
         self._ids = dict(ids or {})
         self._has_severity = severity

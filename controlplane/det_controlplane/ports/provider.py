@@ -1,4 +1,4 @@
-"""The package of a cloud: what an entry point of the group `determined.providers` names."""
+"""The package of a cloud, which an entry point of the group `determined.providers` names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """All work as pages: experiments, commands, notebooks, shells, TensorBoards and generic tasks, by their jobs.
 
-Triggers copy what filters and orders need from experiments and tasks to `jobs`, so one index has the rows in their
-order. The JSON of a row is one expression, which PostgreSQL evaluates for the rows of a page only.
+Triggers copy the values for filters and orders from experiments and tasks to `jobs`, so one index has the rows in
+their order. The JSON of a row is one expression, which PostgreSQL evaluates for the rows of a page only.
 """
 
 import json

@@ -23,9 +23,9 @@ _INTERNAL_ERROR = 500
 
 
 def note_request(spans: Spans, request: Request, status: int, begin_s: float, end_s: float) -> None:
-    """Queue the span of an answered request if it is one of those that are kept.
+    """Queue the span of an answered request if the sample contains it.
 
-    Only a caller who is signed in decides whether its trace has the request; strangers could flood the collector."""
+    A traceparent counts only with a valid sign-in, because anonymous requests could flood the collector."""
     header = request.headers.get(TRACEPARENT)
     is_known = bool(request.sender) or request.principal is not None
     caller = parse_traceparent(header) if header and is_known else None

@@ -43,7 +43,7 @@ def move(
 
 
 def require_target(ctx: Context, name: str) -> Pool:
-    """Return a pool that agents can move to. Raises if there is none, or if it rents its machines."""
+    """Return a pool that agents can move to. Raises if it does not exist or rents its machines."""
     pool = ctx.config.pool(name)
     if pool is None:
         names = ", ".join(p.pool_name for p in ctx.config.resource_pools)

@@ -13,9 +13,9 @@ _INTERVAL = timedelta(seconds=LOOK_S)
 
 
 def look_if_due(ctx: Context) -> datetime | None:
-    """Look at these experiments if it is time. Return the time of the next look.
+    """Store the outlook of these experiments if it is due. Return the time at which it is due again.
 
-    A paused experiment costs nothing, so it is never the reason for a tick."""
+    A paused experiment has no cost, so it is never the reason for a tick."""
     rented, now = [pool.pool_name for pool in rented_pools(ctx)], ctx.now()
     with ctx.db.autocommit() as tx:
         due = deadlines.next_watches(tx, rented, now, _INTERVAL)

@@ -41,7 +41,7 @@ def listed(ctx: Context) -> list[dict[str, Any]]:
 
 
 def one(ctx: Context, caller: User, name: str) -> dict[str, Any]:
-    """Return a pool with its work, its machines and, for those who may see the configuration, its settings."""
+    """Return a pool with its work and machines, and with its settings if the caller may see the configuration."""
     require_known(ctx, name)
     pool = ctx.config.pool(name)
     assert pool is not None

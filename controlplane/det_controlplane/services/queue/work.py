@@ -26,7 +26,7 @@ STATES = (
 
 @dataclass(frozen=True, slots=True)
 class WorkFilter:
-    """The conditions of a listing; an empty one is none."""
+    """The conditions of a listing. Empty ones are ignored."""
 
     types: Sequence[str] = ()
     states: Sequence[str] = ()

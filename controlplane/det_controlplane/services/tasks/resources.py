@@ -127,7 +127,7 @@ def _points(row: UsageRow) -> Iterator[tuple[_Key, _Point]]:
 
 
 def thin(ctx: Context) -> bool:
-    """Merge samples that are older than a day, and delete those after their retention. Return whether more are due."""
+    """Merge samples that are older than a day, and delete expired samples. Return whether more are due."""
     now, days = ctx.now(), ctx.config.retention_policy.resource_retention_days
     whole_s = (now - FINE_FOR).timestamp() // COARSE_S * COARSE_S
     merge_before = datetime.fromtimestamp(whole_s, timezone.utc)

@@ -16,7 +16,7 @@ export const work = signal(/** @type {Work | null} */ (null));
 
 /**
  * Do an action of the API to experiments; one that refuses stops none of the others. `name` is told meanwhile.
- * @param {string} action @param {number[]} ids @param {{ name: string, body?: object }} how @returns {Promise<Result[]>} of all that were tried
+ * @param {string} action @param {number[]} ids @param {{ name: string, body?: object }} how @returns {Promise<Result[]>} one for each request that was sent
  */
 export async function applyToMany(action, ids, { name, body = {} }) {
   /** @type {Result[]} */
@@ -39,9 +39,9 @@ export async function applyToMany(action, ids, { name, body = {} }) {
 const TOGETHER = 6; // requests
 
 /**
- * Act on things that the API changes one by one; one that refuses stops none of the others.
+ * Send a request for each of some objects, several at a time. A refused request does not stop the others.
  * @template T
- * @param {string} name told meanwhile @param {T[]} things @param {(thing: T) => string} idOf @param {(thing: T) => Promise<unknown>} act @returns {Promise<{ id: string, error: string }[]>} of all that were tried
+ * @param {string} name shown meanwhile @param {T[]} things @param {(thing: T) => string} idOf @param {(thing: T) => Promise<unknown>} act @returns {Promise<{ id: string, error: string }[]>} one for each request that was sent
  */
 export async function oneByOne(name, things, idOf, act) {
   /** @type {{ id: string, error: string }[]} */

@@ -1,4 +1,4 @@
-// Work of every kind alike: experiments and tasks as the list of all work tells them, and the actions on them.
+// Work of every type: experiments and tasks as the list of all work returns them, and the actions on them.
 import { post } from "./api.js";
 import { applyToMany, oneByOne } from "./bulk.js";
 import { may } from "./rights.js";
@@ -51,7 +51,7 @@ export const ACTIONS = [
   },
 ];
 
-/** Do one action to work of any type; what refuses stops none of the others. @param {string} action @param {Work[]} rows @param {string} name @returns {Promise<Result[]>} */
+/** Apply one action to work of any type. A refused request does not stop the others. @param {string} action @param {Work[]} rows @param {string} name @returns {Promise<Result[]>} */
 export async function apply(action, rows, name) {
   const experiments = rows.filter(isExperiment);
   const jobs = new Map(experiments.map((w) => [Number(w.entityId), w.jobId]));

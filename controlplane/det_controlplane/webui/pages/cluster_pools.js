@@ -21,14 +21,14 @@ const pathOf = (name) => `${POOLS}/${encodeURIComponent(name)}`;
 const mayChange = () => may("UPDATE_MASTER_CONFIG");
 const mayGrant = () => may("MODIFY_RP_WORKSPACE_BINDINGS");
 
-/** Tell who may use a pool. @param {Pool["access"]} access */
+/** Return the users of a pool as text. @param {Pool["access"]} access */
 export function accessOf({ restricted, users, groups }) {
   if (!restricted) return "open to everybody";
   const names = [...groups.map((name) => `group ${name}`), ...users];
   return `restricted to ${names.join(", ") || "administrators"}`;
 }
 
-/** A line about a pool: where its settings are, and who may use it. @param {{ pool: Pool }} props */
+/** A line about a pool: the place of its settings, and its users. @param {{ pool: Pool }} props */
 export const About = ({ pool }) => html`
   <p class="soft">${pool.source === "database" ? "Settings in the database" : "Settings in the cluster configuration"}; ${accessOf(pool.access)}.</p>
   ${pool.isLeaving && html`<div class="notice amber"><p>This pool takes no new work. It is deleted when its queued and running work has ended.</p></div>`}
@@ -45,7 +45,7 @@ export function NewPool({ reload }) {
   `;
 }
 
-/** What administrators do with a pool. @param {{ pool: Pool, pools: Pool[], reload: () => Promise<void> }} props */
+/** The menu of a pool for administrators. @param {{ pool: Pool, pools: Pool[], reload: () => Promise<void> }} props */
 export function PoolMenu({ pool, pools, reload }) {
   const [open, setOpen] = useState("");
   const path = pathOf(pool.name);

@@ -22,7 +22,7 @@ const Steering = later(() => import("./work_chosen.js"), "Steering");
 const DAY_MS = 86_400_000;
 const OTHER = "…"; // no user name
 const VIEWS = { path: "/work", storagePath: "det/work", kept: ["q", "type", "state", "owner", "workspace", "pool", "since", "archived", "sort"] };
-/** What a choice of the state stands for. @type {Record<string, [string, string[]]>} */
+/** The choices of the filter, each with its name and its states. @type {Record<string, [string, string[]]>} */
 const STATES = {
   unfinished: ["Unfinished", ["ACTIVE", "PAUSED", "STOPPING"]],
   queued: ["Queued", ["QUEUED"]],
@@ -75,7 +75,7 @@ function orderOf(sort) {
   return { sortBy: `SORT_BY_${SORTS[name] ?? SORTS.submitted}`, orderBy: direction === "asc" ? "ORDER_BY_ASC" : "ORDER_BY_DESC" };
 }
 
-/** Add what each cost so far. @param {Work[]} rows @param {AbortSignal} signal */
+/** Add the cost of each row so far. @param {Work[]} rows @param {AbortSignal} signal */
 async function withCosts(rows, signal) {
   const told = await Promise.all(
     [true, false].map(async (of) => {

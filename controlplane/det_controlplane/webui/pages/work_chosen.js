@@ -34,7 +34,7 @@ export function Steering({ chosen, choose, pools, reload }) {
     else if (failed.length) setRefused({ name, results: failed, rows: new Map(targets.map((t) => [t.jobId, t])), did: results.length - failed.length, left: targets.length - results.length });
     await reload();
   };
-  /** Do it, and keep chosen what refused or was not reached. @param {string} name @param {Work[]} targets @param {() => Promise<Result[]>} act @param {(did: number) => string} told @param {(those: Work[]) => Promise<Result[]>} [back] */
+  /** Run an action. Rows that it refused or did not reach stay selected. @param {string} name @param {Work[]} targets @param {() => Promise<Result[]>} act @param {(did: number) => string} told @param {(those: Work[]) => Promise<Result[]>} [back] */
   const run = async (name, targets, act, told, back) => {
     const results = await act();
     const did = new Set(results.filter((r) => !r.error).map((r) => r.id));

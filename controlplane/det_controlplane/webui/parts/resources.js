@@ -23,7 +23,7 @@ const CHARTS = {
   net_sent: ["Network sent", "rate"],
 };
 
-/** Return the title of a chart with its unit, and what its values are divided by. @param {string} name @param {Told[]} series @returns {[string, number]} */
+/** Return the title of a chart with its unit, and the divisor of its values. @param {string} name @param {Told[]} series @returns {[string, number]} */
 function titleOf(name, series) {
   const [title, kind] = CHARTS[name];
   if (kind === "rate") return [`${title}, MiB/s`, MIB];

@@ -8,12 +8,12 @@ import { Ask, Dialog, Menu, tell } from "./overlay.js";
 
 /**
  * @typedef {{ name: string, query: string }} View
- * @typedef {{ path: string, storagePath: string, kept: string[] }} ViewedTable the page of a table, where its views are kept, and what of an address is part of them
+ * @typedef {{ path: string, storagePath: string, kept: string[] }} ViewedTable the page of a table, the key of its stored views, and the parameters of the address that belong to a view
  */
 
 const KEY = "views";
 
-/** Return what of an address is part of a view, in an order of its own. @param {URLSearchParams} query @param {ViewedTable} of */
+/** Return the parameters of a view in a fixed order. @param {URLSearchParams} query @param {ViewedTable} of */
 function queryOf(query, of) {
   const kept = new URLSearchParams();
   for (const name of of.kept) if (query.has(name)) kept.set(name, query.get(name) ?? "");

@@ -55,7 +55,7 @@ function Shown({ search, best }) {
   `;
 }
 
-/** Say why the search ended early, or what another full training promises. @param {Search} search */
+/** Return the reason for an early end, or the expected gain of another full training. @param {Search} search */
 function outlook({ ending, expectedGain: gain, metric: name }) {
   if (ending) return `${ending.sentence[0].toUpperCase()}${ending.sentence.slice(1)}.`;
   if (!gain) return "";
