@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from det_controlplane.db.money import costs
 from det_controlplane.services.cluster import usage
+from det_controlplane.services.maintenance import gauges
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.api import Api, Caller, create
@@ -188,6 +189,7 @@ def test_prometheus_metrics_have_machines_costs_and_labels(
     assert (labels["state"], labels["capacity"], count) == ("REGISTERED", "spot", 1.0)
     assert samples["det_instances_usd_per_hour"][0][1] == 0.4
     assert samples["det_pool_cost_usd"][0][1] == pytest.approx(0.4 / 6, abs=0.001)
+    assert gauges.rented(cluster.api.ctx) == gauges.Rented(1, 0.4, (f"aws {labels['region']}",))
     assert samples["determined_healthy"] == [({}, 1.0)]
     assert cluster.api.anonymous().ask("GET", "/prom/det-state-metrics").status == 401
 
@@ -197,6 +199,7 @@ def test_prometheus_metrics_have_resource_use_of_the_process(reader: Caller) -> 
     values = dict(line.split() for line in response.body.decode().splitlines() if line[0] != "#")
     assert response.media_type.startswith("text/plain")
     assert float(values["process_cpu_seconds_total"]) > 0
+    assert b"# TYPE process_cpu_seconds_total counter\n" in response.body
     assert float(values["process_resident_memory_max_bytes"]) > 10 * 1024**2
 
 

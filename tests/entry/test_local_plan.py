@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.entry.local import certificate
+from det_controlplane.entry.local import certificate, rented
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.errors import LocalError
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles
 from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
+from det_controlplane.services.maintenance.gauges import Rented
 
 
 @pytest.fixture
@@ -385,6 +387,25 @@ def test_does_not_warn_about_machines_that_mount_the_checkpoint_directory(
 
 def test_does_not_warn_about_a_pool_without_rented_machines(files: LocalFiles) -> None:
     assert planned(files).warnings == ()
+
+
+def test_warns_about_telemetry_without_its_packages(
+    files: LocalFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
+    config = "telemetry: {otel_enabled: %s, otel_endpoint: 'http://127.0.0.1:4318'}"
+    (warning,) = planned(files, config % "true").warnings
+    assert "no traces are sent: install determined-serverless[telemetry]" in warning
+    assert planned(files, config % "false").warnings == ()
+
+
+def test_stop_warns_about_machines_that_still_cost_money() -> None:
+    machines = Rented(2, 1.167, ("aws us-east-1", "gcp us-central1"))
+    first, second = rented.warnings_at_stop(machines, is_deleted=False)
+    assert first.startswith("2 machines may still be rented (aws us-east-1, gcp us-central1; $1.17")
+    assert "`cluster-up` manages them again" in second
+    assert "in the console" in list(rented.warnings_at_stop(machines, is_deleted=True))[1]
+    assert not list(rented.warnings_at_stop(Rented(0, 0.0, ()), is_deleted=False))
 
 
 def test_accepts_an_agent_of_a_pool_in_the_database(files: LocalFiles) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from det_controlplane.core.config.telemetry import Telemetry
@@ -20,6 +21,7 @@ log = logging.getLogger("det.telemetry")
 
 EXTRA = "determined-serverless[telemetry]"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 _PATH = "/v1/traces"
 # Measured by `python -m bench.telemetry`: the share of requests that costs less than 1 % of their CPU time.
 REQUEST_SAMPLE = 0.1
@@ -35,6 +37,14 @@ def endpoint_of(environment: Mapping[str, str], telemetry: Telemetry) -> str:
         return ""
     set_endpoint = next((environment[n] for n in _ENDPOINTS if environment.get(n)), "")
     return set_endpoint or telemetry.endpoint
+
+
+def has_packages() -> bool:
+    """Return whether the packages of the extra are in this environment."""
+    try:
+        return find_spec(f"{_EXPORTER}.trace_exporter") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def spans_of(environment: Mapping[str, str], telemetry: Telemetry) -> "OtlpSpans | None":

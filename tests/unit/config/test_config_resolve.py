@@ -304,6 +304,12 @@ def test_range_within_a_list_is_a_constant_with_a_warning() -> None:
     assert warning.startswith("hyperparameters.layers[0] is in a list")
 
 
+def test_data_set_outside_of_a_list_is_a_warning() -> None:
+    (warning,) = resolved(data={"source": "s3://bucket/x", "at": "/data"}).warnings
+    assert warning.startswith("data is an object, so nothing is loaded: make it a list")
+    assert resolved(data={"source": "s3://bucket/x"}).warnings == ()
+
+
 def test_max_slots_below_slots_per_trial_is_a_warning() -> None:
     result = resolved(resources={"max_slots": 1, "slots_per_trial": 2})
     assert any("no trial will run" in warning for warning in result.warnings)

@@ -195,6 +195,8 @@ def _problems_of_grid(raw: Any) -> Iterator[Problem]:
 
 
 def _doubts(config: ExperimentConfig) -> Iterator[str]:
+    if isinstance(config.data, dict) and {"source", "at"} <= config.data.keys():
+        yield "data is an object, so nothing is loaded: make it a list, with '- ' before source"
     for path in hparams.ranges_in_lists(config.hparam_space()):
         yield f"{path} is in a list, which is a constant: nothing is sampled there"
     resources = config.resources

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.files import LocalFiles
+from det_controlplane.services.maintenance.gauges import Rented
 
 STATUS_PATH = "/local/status"
 API, AGENT_PREFIX = "api", "agent-"
@@ -53,6 +54,13 @@ def pools(files: LocalFiles) -> list[str]:
     """Return the pools of the running cluster; none if it does not answer."""
     answer = _get(files, STATUS_PATH)
     return list(answer[1].get("pools") or ()) if answer and answer[0] == 200 else []
+
+
+def rented(files: LocalFiles) -> Rented:
+    """Return the rented machines of the running cluster; none if it does not answer."""
+    answer = _get(files, STATUS_PATH)
+    found = answer[1].get("rented") if answer and answer[0] == 200 else None
+    return Rented(**found) if found else Rented(0, 0.0, ())
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine.revisions import HEAD
-from det_controlplane.entry.local import bundle, certificate, client, data_version, plan
+from det_controlplane.entry.local import bundle, certificate, client, data_version, plan, rented
 from det_controlplane.entry.local import status as states
 from det_controlplane.entry.local.errors import (
     CONFLICT,
@@ -201,6 +201,7 @@ def cluster_down(args: Any) -> int:
     if not files.has_cluster():
         raise _no_cluster_error(files)
     _require_unused(files)
+    machines = client.rented(files)
     _stop(files)
     if delete:
         plan.remove_data(files)
@@ -210,6 +211,8 @@ def cluster_down(args: Any) -> int:
         else f"its data stays in {files.folder}"
     )
     _say(f"the cluster is down; {note}")
+    for warning in rented.warnings_at_stop(machines, is_deleted=delete):
+        _say(f"warning: {warning}")
     return OK
 
 

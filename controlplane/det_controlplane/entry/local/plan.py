@@ -1,14 +1,16 @@
 """Plan the processes of a local cluster from the flags and the configuration file of `det deploy local`."""
 
 import json
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from det_controlplane.adapters import otlp_spans
 from det_controlplane.core.config import cluster_check
-from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.entry.local import certificate, own_database, rented
@@ -64,8 +66,17 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
     text = json.dumps(config, indent=2) + "\n"
-    warnings = (*cluster_check.credential_warnings(checked), *rented.warnings(checked, desired.url))
+    warnings = (
+        *cluster_check.credential_warnings(checked),
+        *rented.warnings(checked, desired.url),
+        *_telemetry_warnings(checked),
+    )
     return Plan(desired, text, password, is_random, checked.ignored, warnings)
+
+
+def _telemetry_warnings(config: ClusterConfig) -> Iterator[str]:
+    if otlp_spans.endpoint_of(os.environ, config.telemetry) and not otlp_spans.has_packages():
+        yield f"no traces are sent: install {otlp_spans.EXTRA} (docs/guides/observability.md), and restart the cluster"
 
 
 def cluster_name(args: Any) -> str:

@@ -10,6 +10,7 @@ from det_controlplane.entry.local.client import STATUS_PATH
 from det_controlplane.services import stored_pools
 from det_controlplane.services.cluster.first_start import joined_agents
 from det_controlplane.services.context import Context
+from det_controlplane.services.maintenance import gauges
 
 
 def local_routes(ctx: Context) -> tuple[Route, ...]:
@@ -23,4 +24,10 @@ def _status(ctx: Context, request: Request) -> Response:
     if not hmac.compare_digest(bearer_token(request).encode(), ctx.bootstrap_token.encode()):
         raise Unauthenticated("this path is for `det deploy local` on the cluster's own machine")
     pools = [pool.pool_name for pool in stored_pools.current(ctx).config.resource_pools]
-    return json_response({"agents": [asdict(a) for a in joined_agents(ctx.db)], "pools": pools})
+    return json_response(
+        {
+            "agents": [asdict(a) for a in joined_agents(ctx.db)],
+            "pools": pools,
+            "rented": asdict(gauges.rented(ctx)),
+        }
+    )

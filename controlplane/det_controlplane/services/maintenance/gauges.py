@@ -6,6 +6,7 @@ The first six are Determined's, by name and labels; the others are ours: slots, 
 import resource
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from det_controlplane.core.trials.start_phases import QUANTILES
@@ -22,11 +23,21 @@ _CADVISOR, _DCGM = 8080, 9400
 
 
 class Gauge(NamedTuple):
-    """A gauge: its name, its meaning, and its values by labels."""
+    """A gauge, or a counter: its name, its meaning, and its values by labels."""
 
     name: str
     help: str
     samples: Sequence[tuple[Mapping[str, Any], Any]]
+    type: str = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Rented:
+    """The machines of clouds that the cluster has not seen end, and the places that rent them out."""
+
+    machines: int
+    usd_per_hour: float
+    places: tuple[str, ...]
 
 
 def exposition(ctx: Context) -> str:
@@ -50,7 +61,9 @@ def process_exposition() -> str:
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu_s = round(used.ru_utime + used.ru_stime, 3)
     metrics = (
-        Gauge("process_cpu_seconds_total", "Processor time of this process.", [({}, cpu_s)]),
+        Gauge(
+            "process_cpu_seconds_total", "Processor time of this process.", [({}, cpu_s)], "counter"
+        ),
         Gauge("process_resident_memory_max_bytes", "The most memory it has had.", [({}, peak)]),
     )
     return "".join(_lines(metrics))
@@ -67,6 +80,15 @@ def targets(ctx: Context) -> list[dict[str, Any]]:
         }
         for agent in agents
     ]
+
+
+def rented(ctx: Context) -> Rented:
+    """Return the number, price and places of the rented machines."""
+    with ctx.db.autocommit() as tx:
+        rows = gauges.machines(tx)
+    places = dict.fromkeys(f"{row['provider']} {row['region']}" for row in rows)
+    usd_per_hour = sum(float(row["usd_hour"]) for row in rows)
+    return Rented(sum(row["machines"] for row in rows), usd_per_hour, tuple(places))
 
 
 def _host(agent: Mapping[str, Any]) -> str:
@@ -214,7 +236,7 @@ def _by_pool(rows: Iterable[Mapping[str, Any]], of: str) -> list[tuple[Mapping[s
 
 def _lines(metrics: Iterable[Gauge]) -> Iterator[str]:
     for gauge in metrics:
-        yield f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n"
+        yield f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} {gauge.type}\n"
         for labels, value in gauge.samples:
             label_text = ",".join(
                 f'{name}="{_escape_label(text)}"' for name, text in labels.items()
