@@ -148,3 +148,21 @@ def test_standardised_losses_keep_their_order_and_have_no_infinity() -> None:
     assert sorted(values) == [values[2], values[4], values[3], values[0], values[1]]
     assert all(map(math.isfinite, values))
     assert sum(values) == pytest.approx(0)
+
+
+CATEGORIES: Space = {f"c{index}": Categorical(tuple("abcde")) for index in range(5)}
+
+
+def steps(hparams: Mapping[str, Any], seed: int, length: float) -> float:
+    """Return how far each category is from its best value."""
+    places = ["abcde".index(hparams[f"c{index}"]) for index in range(5)]
+    return sum((place - index) % 5 for index, place in enumerate(places)) / 5 + 1 / length
+
+
+def test_categories_are_searched_without_repeating_known_trials() -> None:
+    """Most variations of a good trial were the trial itself, so the search stayed far from the best combination."""
+    for seed in range(3):
+        trials = simulate(SEARCHER, CATEGORIES, seed, steps, 4).trials.values()
+        assert min(steps(trial.create.hparams, 0, math.inf) for trial in trials) <= 0.2
+        different = {tuple(trial.create.hparams.values()) for trial in trials}
+        assert len(different) > 0.75 * len(trials)

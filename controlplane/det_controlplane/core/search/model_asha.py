@@ -4,7 +4,7 @@ See docs/concepts/search.md#model_asha. bench/search_lcbench.py compares it with
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -163,6 +163,9 @@ class ModelProposal(Proposal):
         rng, best = self._sampler.rng, means[ranked[0]]
         near = [self._neighbour(parents, rng) for _ in range(max(_NEIGHBOURS, 3 * count))]
         anywhere = [self._snap([rng.uniform() for _ in self._leaves]) for _ in range(_ANYWHERE)]
+        pending = [self._points[request_id] for request_id in self._pending]
+        seen = {tuple(point) for point in (*known.values(), *pending)}
+        near, anywhere = _unseen(near, seen), _unseen(anywhere, seen)
         # The model predicts the mean far from all observations. Predictions near the parents would displace it.
         pools = (
             [_Decision(point) for point in near],
@@ -208,3 +211,8 @@ class ModelProposal(Proposal):
     def _snap(self, point: Sequence[float]) -> list[float]:
         """Return the point with equal coordinates for equal integers and categories."""
         return encode(self._leaves, decode(self._sampler.space, self._leaves, point))
+
+
+def _unseen(points: list[list[float]], seen: Set[tuple[float, ...]]) -> list[list[float]]:
+    """Return the points that no trial has, or all points if there are none. Categories often repeat."""
+    return [point for point in points if tuple(point) not in seen] or points
