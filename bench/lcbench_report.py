@@ -18,7 +18,9 @@ Pair = tuple[int, int]  # data set and seed
 
 @dataclass(frozen=True)
 class Runs:
-    """The regret of each run at each mark: the distance from the best accuracy of any run, in percent points."""
+    """The regret of each run at each mark: the distance from the best accuracy of any run, in percent points.
+
+    A method takes part when it has a run on every data set, because some data sets are much harder than others."""
 
     regrets: Mapping[str, Mapping[Pair, Sequence[float]]]
     versions: Mapping[str, str]
@@ -44,7 +46,7 @@ class Runs:
                 for pair, accuracies in pairs.items()
             }
             for method, pairs in found.items()
-            if pairs
+            if {dataset for dataset, _ in pairs} == set(datasets)
         }
         cpu_s = {method: statistics.fmean(values) for method, values in seconds.items()}
         return cls(regrets, versions, cpu_s)
