@@ -78,13 +78,13 @@ class Runs:
                 ranks[method].append(better + (equal + 1) / 2)
         return {method: statistics.fmean(values) for method, values in ranks.items()}
 
-    def compared(self, best: str, mark: int) -> dict[str, float]:
-        """Return the p-value of each other method against the best one, corrected for their number by Holm."""
+    def compared(self, reference: str, mark: int) -> dict[str, float]:
+        """Return the p-value of each other method against the reference, corrected for their number by Holm."""
         index = MARKS.index(mark)
         found = {}
         for method, pairs in self.regrets.items():
-            if method != best:
-                mine = self.regrets[best]
+            if method != reference:
+                mine = self.regrets[reference]
                 common = sorted(set(pairs) & set(mine))
                 found[method] = wilcoxon([pairs[p][index] - mine[p][index] for p in common])
         return holm(found)
@@ -119,11 +119,11 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def table(runs: Runs) -> str:
-    """Return the methods by their regret at the last mark. A p-value compares a method with the best of its column."""
+def table(runs: Runs, reference: str) -> str:
+    """Return the methods by their regret at the last mark. A p-value compares a method with the reference."""
     last = SHOWN[-1]
     methods = sorted(runs.regrets, key=lambda method: runs.mean(method, last)[0])
-    columns = [_column(runs, methods, mark) for mark in SHOWN]
+    columns = [_column(runs, methods, reference, mark) for mark in SHOWN]
     heads = [f"regret, {m}R | p, {m}R | rank, {m}R" for m in SHOWN]
     lines = [
         f"| method | runs | {' | '.join(heads)} | CPU s |",
@@ -138,14 +138,14 @@ def table(runs: Runs) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _column(runs: Runs, methods: Sequence[str], mark: int) -> dict[str, str]:
+def _column(runs: Runs, methods: Sequence[str], reference: str, mark: int) -> dict[str, str]:
     means = {method: runs.mean(method, mark) for method in methods}
-    best = min(methods, key=lambda method: means[method][0])
-    p_values, ranks = runs.compared(best, mark), runs.ranks(mark)
+    p_values, ranks = runs.compared(reference, mark), runs.ranks(mark)
     cells = {}
     for method, (mean, half) in means.items():
-        p = _p_text(p_values[method]) if method in p_values else "best"
-        cells[method] = f"{mean:.2f} ± {half:.2f} | {p} | {ranks[method]:.1f}"
+        p = _p_text(p_values[method]) if method in p_values else "–"
+        interval = f" ± {half:.2f}" if half else ""  # a single seed has none
+        cells[method] = f"{mean:.2f}{interval} | {p} | {ranks[method]:.1f}"
     return cells
 
 

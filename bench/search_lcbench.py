@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(map(str, DATASETS)))
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--against", default="model_asha", help="p-values compare with this method")
     parser.add_argument("--plot", type=Path, help="an SVG file")
     options = parser.parse_args()
     methods = options.methods.split(";")
@@ -60,7 +61,7 @@ def main() -> None:
     if options.data is not None:
         run_all(options, methods, datasets)
     runs = Runs.read(options.results, methods, datasets)
-    sys.stdout.write(table(runs))
+    sys.stdout.write(table(runs, options.against))
     if options.plot is not None:
         options.plot.write_text(draw(runs))
 
