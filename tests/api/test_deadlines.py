@@ -82,12 +82,12 @@ def test_configuration_without_a_deadline_has_no_keys_of_it(user: Caller) -> Non
         ),
         (
             {"finish_within": "20h", "expected_hours": 20},
-            "even machines on demand need 20 h of work, a reserve of 5 % and 0.2 h to start; the earliest"
+            "even machines on demand need 20 h of work, a reserve of 5 % and 15 min to start; the earliest"
             " possible time is 2026-01-01T21:15:00Z",
         ),
         (
             {"finish_within": "6m"},
-            "is 0.1 h away, and even machines on demand need 0.2 h to start; the earliest possible time is"
+            "is 6 min away, and even machines on demand need 15 min to start; the earliest possible time is"
             " 2026-01-01T00:15:00Z, without the training itself: set resources.expected_hours",
         ),
     ],

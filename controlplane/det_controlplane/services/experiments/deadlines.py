@@ -49,10 +49,16 @@ def _fault(
         return f"{format_moment(deadline)} is in the past; {possible}{without}"
     if deadline >= earliest:
         return ""
-    hours, need = (deadline - now).total_seconds() / 3600, f"{startup_h:.1f} h to start"
+    left_h, need = (deadline - now).total_seconds() / 3600, f"{_duration(startup_h)} to start"
     if expected_h:
         need = f"{expected_h:g} h of work, a reserve of 5 % and {need}"
-    return f"is {hours:.1f} h away, and even machines on demand need {need}; {possible}{without}"
+    return (
+        f"is {_duration(left_h)} away, and even machines on demand need {need}; {possible}{without}"
+    )
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
 
 
 def store(tx: Tx, experiment_id: int, config: dict[str, Any]) -> None:
