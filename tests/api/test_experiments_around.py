@@ -67,6 +67,23 @@ def test_single_trial_can_continue_with_another_configuration(user: Caller) -> N
     assert trial_of(user, experiment_id)["hparams"] == {"lr": 0.5}
 
 
+def test_continued_experiment_uses_the_pool_and_priority_of_its_changes(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    override = "resources: {resource_pool: reserved, priority: 7, weight: 2}"
+    user.post("/api/v1/experiments/continue", {"id": experiment_id, "overrideConfig": override})
+    assert (
+        user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["resourcePool"] == "reserved"
+    )
+    (job,) = user.get("/api/v1/job-queues", resourcePool="reserved")["jobs"]
+    assert (job["priority"], job["weight"]) == (7, 2)
+
+
+def test_continued_experiment_does_not_name_an_unknown_pool(user: Caller) -> None:
+    body = {"id": create_ended(user), "overrideConfig": "resources: {resource_pool: nope}"}
+    response = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert (response.status, "'nope' does not exist" in response.error) == (400, True)
+
+
 def test_rejects_changed_configuration_for_searched_trials(user: Caller) -> None:
     experiment_id = create_ended(user, searcher=RANDOM)
     body = {"id": experiment_id, "overrideConfig": "max_restarts: 3"}

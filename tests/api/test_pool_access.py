@@ -113,6 +113,12 @@ def test_an_ended_experiment_is_not_continued_in_a_closed_pool(
         "POST", "/api/v1/experiments/continue", {"id": experiment, "overrideConfig": ""}
     )
     assert (response.status, "restricted to user admin" in response.error) == (400, True)
+    body = {"id": experiment, "overrideConfig": "resources: {resource_pool: default}"}
+    user.post("/api/v1/experiments/continue", body)
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    body["overrideConfig"] = "resources: {resource_pool: reserved}"
+    response = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert "restricted to user admin" in response.error
 
 
 def test_administrators_use_every_pool_and_their_tasks_do_not(api: Api, admin: Caller) -> None:

@@ -11,8 +11,9 @@ from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db.experiments import continuing
+from det_controlplane.db.experiments import continuing, submissions
 from det_controlplane.db.experiments.continuing import EndedExperiment, EndedTrial
+from det_controlplane.db.scheduling import jobs
 from det_controlplane.db.trials import trials
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
@@ -29,6 +30,7 @@ from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
 
 _SEARCHERS = ("single", "random", "grid")
+_QUEUE_KEYS = {"priority", "weight", "max_slots"}  # keys of `resources` that the job has, too
 
 
 def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
@@ -81,6 +83,8 @@ def _read_continuable(
             f"experiment {experiment.row.id}: every trial has completed, nothing is left to continue"
         )
     spent_budgets.require(experiment.ctx, experiment.tx, experiment.row.id)
+    if changes:
+        experiment.row.pool = _chosen_pool(experiment, user, row, changes)
     config = _overridden(experiment, user, row, changes) if changes else row.config
     _require_room(experiment.ctx, user, experiment.row.pool, config["resources"])
     capacity.keep_open(experiment.ctx, experiment.tx, experiment.row.pool)
@@ -105,6 +109,22 @@ def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
             f"experiment {experiment_id} searches by {name}: only single, random and grid can be continued;"
             " continue one of its trials (`det trial continue ID`), or create a new experiment from its configuration"
         )
+
+
+def _chosen_pool(
+    experiment: LiveExperiment, user: User, row: EndedExperiment, changes: dict[str, Any]
+) -> str:
+    """Return the pool that the changes name, checked as at creation, else the experiment's own."""
+    requested = _resources(changes).get("resource_pool")
+    project = submissions.project_by_id(experiment.ctx.db, row.project_id)
+    if not requested or requested == experiment.row.pool or project is None:
+        return experiment.row.pool
+    return capacity.pool_of(experiment.ctx, changes, None, project, user).pool_name
+
+
+def _resources(changes: dict[str, Any]) -> dict[str, Any]:
+    resources = changes.get("resources")
+    return resources if isinstance(resources, dict) else {}
 
 
 def _overridden(
@@ -195,6 +215,11 @@ def _reopen(
         parts = sealing.seal(experiment.ctx, config)
         config, sealed = parts.shown, parts.secrets
     continuing.reopen(tx, row.id, row.job_id, config, sealed, override, experiment.now)
+    changed_keys = _QUEUE_KEYS & _resources(changes).keys()
+    values = {key: config["resources"].get(key) for key in changed_keys}
+    if "weight" in values:
+        values["weight"] = values["weight"] or 1
+    jobs.change(tx, row.job_id, pool=row.pool, **values)
     if override is not None:
         deadlines.store(tx, row.id, config)
     row.state = ExperimentState.ACTIVE
