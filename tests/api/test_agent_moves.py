@@ -48,6 +48,8 @@ def test_a_busy_agent_finishes_its_work_first(
     assert agent.told["draining"] is True
     (why,) = user.get(f"/api/v1/why/experiment/{waiting}")["reasons"]
     assert why["code"] == "AGENT_DRAINING"
+    assert "are about to move (a1 to pool reserved)" in why["sentence"]
+    assert "`det agent enable a1` calls the move off" in why["sentence"]
     agent.poll("terminated", exit_code=0)
     api.tick()
     assert pool_of(admin) == "reserved"

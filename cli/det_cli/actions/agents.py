@@ -18,7 +18,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("Containers", lambda a: a["num_containers"]),
     ("Resource Pool", lambda a: a["resource_pools"]),
     ("Enabled", lambda a: a["enabled"]),
-    ("Draining", lambda a: a["draining"]),
+    ("Draining", lambda a: f"moves to {a['moves_to']}" if a["moves_to"] else a["draining"]),
     ("Addresses", lambda a: a["addresses"]),
     ("Product Version", lambda a: a["product_version"]),
 )
@@ -34,6 +34,7 @@ def _row(agent: dict[str, Any]) -> dict[str, Any]:
         "resource_pools": ", ".join(agent.get("resourcePools") or []),
         "enabled": agent.get("enabled", True),
         "draining": agent.get("draining", False),
+        "moves_to": agent.get("movesTo"),
         "addresses": ", ".join(agent.get("addresses") or []),
         "product_version": agent.get("productVersion"),
     }

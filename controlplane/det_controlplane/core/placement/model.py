@@ -31,6 +31,7 @@ class Agent(NamedTuple):
     topology: Topology | None = None  # the links between its slots, if they are known
     capacity: str = ""  # of a rented machine: spot or on-demand
     data_sets: tuple[tuple[str, int], ...] = ()  # the sources in its cache, with their bytes there
+    moves_to: str = ""  # the pool that gets it after its work; it is draining until then
 
     @property
     def is_open(self) -> bool:

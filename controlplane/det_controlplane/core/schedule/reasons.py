@@ -281,11 +281,17 @@ def _closed_reason(agents: list[Agent], need: str) -> WaitReason:
     if broken:
         return _broken(broken, need)
     largest = max(agents, key=lambda a: (a.slots, a.id))
-    names = named(sorted(a.id for a in agents))
-    sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
+    names = named(sorted(_with_move(a) for a in agents))
+    state = "are about to move" if all(a.moves_to for a in agents) else "are disabled or draining"
+    sentence = f"{need}; the agents that could hold it {state} ({names})"
+    effect = "calls the move off" if largest.moves_to else "lets it start"
     return WaitReason(
-        WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
+        WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` {effect}"
     )
+
+
+def _with_move(agent: Agent) -> str:
+    return f"{agent.id} to pool {agent.moves_to}" if agent.moves_to else agent.id
 
 
 def _broken(agents: list[Agent], need: str) -> WaitReason:

@@ -27,7 +27,8 @@ _TRIES = 10  # while other transactions change allocations between two statement
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
-    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining OR a.moves_to IS NOT NULL AS draining, a.out_of_service, a.state::text AS state, a.links,
+    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining OR a.moves_to IS NOT NULL AS draining,
+           coalesce(a.moves_to, '') AS moves_to, a.out_of_service, a.state::text AS state, a.links,
            coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
                     AND s.container_id IS NULL), '{}') AS free,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
@@ -158,6 +159,7 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
                 r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place, r.zone,
                 tuple(r.free), topology_of(links_from(r.links)), r.capacity,
                 tuple((held["source"], held["bytes"]) for held in r.data_sets or ()),
+                r.moves_to,
             )
             for r in agent_rows
         ),
