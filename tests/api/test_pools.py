@@ -334,6 +334,62 @@ def test_agents_of_a_deleted_pool_need_a_new_one(api: Api, admin: Caller) -> Non
     assert admin.get("/api/v1/agents/a1")["agent"]["resourcePools"] == ["reserved"]
 
 
+def test_a_pool_that_gets_the_agents_of_a_leaving_one_stays(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    put_pool(admin)
+    put_pool(admin, "target")
+    agent = PlayedAgent(api, "a1")
+    agent.join("lab")
+    create(user, activate=True, resources={"resource_pool": "lab"})
+    api.tick()
+    agent.poll()
+    query = {"drain": ["true"], "agentsTo": ["target"]}
+    admin.done("DELETE", f"{POOLS}/lab", query=query)
+    error = refused(admin.ask("DELETE", f"{POOLS}/target"))
+    assert "gets the agents of pool 'lab', which is being deleted" in error
+    settings = {"provider": RENTED["provider"]}
+    error = refused(admin.ask("PATCH", f"{POOLS}/target", {"settings": settings}))
+    assert "gets the agents of pool 'lab'" in error
+    admin.done("DELETE", f"{POOLS}/lab", query=query | {"agentsTo": ["reserved"]})
+    admin.done("DELETE", f"{POOLS}/target")
+
+
+def test_agents_that_join_a_leaving_pool_keep_it(api: Api, admin: Caller, user: Caller) -> None:
+    put_pool(admin)
+    experiment = create(user, activate=True, resources={"resource_pool": "lab"})
+    admin.done("DELETE", f"{POOLS}/lab", query={"drain": ["true"]})
+    PlayedAgent(api, "a1").join("lab")
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    api.tick()
+    assert "lab" in names(admin)
+    admin.done("DELETE", f"{POOLS}/lab", query={"agentsTo": ["default"]})
+    assert names(admin) == ["default", "reserved"]
+
+
+def test_a_pool_does_not_rent_while_agents_move_to_it(
+    api: Api, admin: Caller, user: Caller, agent: PlayedAgent
+) -> None:
+    put_pool(admin)
+    create(user, activate=True)
+    api.tick()
+    agent.poll()
+    admin.post("/api/v1/agents/a1/move", {"pool": "lab"})
+    settings = {"provider": RENTED["provider"]}
+    error = refused(admin.ask("PATCH", f"{POOLS}/lab", {"settings": settings}))
+    assert "has or gets agents that are not rented (a1)" in error
+
+
+def test_a_move_meets_a_pool_that_another_process_just_deleted(
+    api: Api, admin: Caller, agent: PlayedAgent
+) -> None:
+    put_pool(admin)
+    with api.ctx.db.begin() as tx:
+        resource_pools.remove(tx, "lab")
+    error = refused(admin.ask("POST", "/api/v1/agents/a1/move", {"pool": "lab"}))
+    assert "takes no agents any more" in error
+
+
 def test_default_pools_are_chosen_without_a_restart(api: Api, admin: Caller, user: Caller) -> None:
     put_pool(admin)
     admin.done("PUT", f"{POOLS}/lab/default", {"compute": True})

@@ -92,6 +92,12 @@ def in_pool(tx: Tx, pool: str) -> list[str]:
     return list(tx.execute(row.order_by(_a.id)).scalars())
 
 
+def to_pool(tx: Tx, pool: str) -> list[str]:
+    """Return the agents that move to a pool after their work."""
+    row = select(_a.id).where(_a.moves_to == pool, _a.state != AgentState.LOST)
+    return list(tx.execute(row.order_by(_a.id)).scalars())
+
+
 def release_pool(tx: Tx, pool: str) -> None:
     """Drop the choices of a pool that is deleted. Lost agents that return use their own option."""
     own = update(agents).where(_a.chosen_pool == pool)

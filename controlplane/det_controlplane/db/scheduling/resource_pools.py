@@ -94,10 +94,22 @@ def locked(tx: Tx, name: str) -> PoolRow | None:
     return None if row is None else PoolRow(*row)
 
 
+def held(tx: Tx, name: str) -> PoolRow | None:
+    """Return a pool that no other transaction changes until this one ends. Several may hold it."""
+    row = tx.execute(_EVERY.where(_p.name == name).with_for_update(read=True)).first()
+    return None if row is None else PoolRow(*row)
+
+
 def hold_open(tx: Tx, name: str) -> bool:
     """Return whether a pool of the database takes work, and keep it so until the transaction ends."""
     open_row = select(_p.name).where(_p.name == name, _p.leaving_since.is_(None))
     return tx.execute(open_row.with_for_update(read=True)).first() is not None
+
+
+def taken_agents(tx: Tx, name: str) -> list[str]:
+    """Return the pools that are being deleted and then leave their agents to this one."""
+    leaving = select(_p.name).where(_p.agents_to == name, _p.leaving_since.is_not(None))
+    return list(tx.execute(leaving.order_by(_p.name)).scalars())
 
 
 def create(

@@ -5,7 +5,8 @@ from typing import Any
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.people.roles import Right
 from det_controlplane.db.agents import moves
-from det_controlplane.db.scheduling import schedule
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import resource_pools, schedule
 from det_controlplane.services.agents import administration
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
@@ -20,8 +21,8 @@ def move(
 ) -> dict[str, Any]:
     """Move an agent to another pool when it is idle. `preempt` asks its work to save checkpoints and stop."""
     require_right(caller, Right.UPDATE_AGENTS, "move agents to another pool")
-    require_target(ctx, pool_name)
     with change(ctx) as changed:
+        hold_target(ctx, changed.tx, pool_name)
         agent = moves.locked(changed.tx, agent_id)
         if agent is None:
             raise Missing(f"agent '{agent_id}' not found: only connected agents can move")
@@ -57,6 +58,16 @@ def require_target(ctx: Context, name: str) -> Pool:
     if pool.is_leaving:
         raise WrongState(f"resource pool '{name}' is being deleted: choose another one")
     return pool
+
+
+def hold_target(ctx: Context, tx: Tx, name: str) -> None:
+    """Check a pool that agents move to. Nobody deletes it or has it rent machines until the transaction ends."""
+    if not require_target(ctx, name).is_stored:
+        return
+    row = resource_pools.held(tx, name)
+    rents = row is not None and (row.settings.get("provider") or row.settings.get("offers"))
+    if row is None or row.is_leaving or rents:
+        raise WrongState(f"resource pool '{name}' has just changed and takes no agents any more")
 
 
 def finish(ctx: Context) -> None:

@@ -190,12 +190,17 @@ def _refuse_taken(ctx: Context, name: str) -> None:
 
 def _refuse_renting_with_agents(change: Change, pool: Pool) -> None:
     """Refuse machines of a cloud in a pool that has agents of its own, which the pool would count as its machines."""
-    agents = moves.in_pool(change.tx, pool.pool_name) if pool.provider else []
+    if pool.provider is None:
+        return
+    leaving = rows.taken_agents(change.tx, pool.pool_name)
+    if leaving:
+        message = f"cannot be added: the pool gets the agents of pool {leaving[0]!r}, which is being deleted"
+        raise InvalidConfig([Problem("provider", message)], what=WHAT)
+    name = pool.pool_name
+    agents = sorted({*moves.in_pool(change.tx, name), *moves.to_pool(change.tx, name)})
     if agents:
         names = ", ".join(agents[:5]) + (f" and {len(agents) - 5} more" if len(agents) > 5 else "")
-        message = (
-            f"cannot be added: the pool has agents that are not rented ({names}); move them first"
-        )
+        message = f"cannot be added: the pool has or gets agents that are not rented ({names}); move them first"
         raise InvalidConfig([Problem("provider", message)], what=WHAT)
 
 

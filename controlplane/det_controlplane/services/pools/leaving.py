@@ -28,11 +28,11 @@ def delete(
     require_right(caller, Right.UPDATE_MASTER_CONFIG, "delete resource pools")
     if agents_to == name:
         raise Invalid(f"agents of resource pool '{name}' cannot move to the pool that is deleted")
-    if agents_to:
-        moving.require_target(ctx, agents_to)
     ctx.recorder.add_details(drain=drain, agentsTo=agents_to)
     with change(ctx) as changed:
         locked(ctx, changed, name)
+        if agents_to:
+            moving.hold_target(ctx, changed.tx, agents_to)
         _refuse_needed(ctx, changed.tx, name)
         work = rows.work_of(changed.tx, name)
         in_use = list(_uses(work))
@@ -84,9 +84,17 @@ def _finish_one(ctx: Context, name: str) -> None:
         # Work may have come before the pool stopped taking it.
         if row is None or not row.is_leaving or rows.work_of(changed.tx, name).is_going_on:
             return
-        history = rows.histories(changed.tx)[name]
-        _remove(changed, name, history.agents_to or "")
+        agents_to = rows.histories(changed.tx)[name].agents_to or ""
+        if moves.in_pool(changed.tx, name) and not _takes_agents(ctx, agents_to):
+            return
+        _remove(changed, name, agents_to)
         announce(changed, name)
+
+
+def _takes_agents(ctx: Context, name: str) -> bool:
+    """Return whether agents can move to a pool now. A restart may have removed it from the configuration."""
+    pool = ctx.config.pool(name)
+    return pool is not None and pool.provider is None and not pool.is_leaving
 
 
 def _remove(change: Change, name: str, agents_to: str) -> None:
@@ -116,6 +124,12 @@ def _refuse_needed(ctx: Context, tx: Tx, name: str) -> None:
         raise WrongState(
             f"resource pool '{name}' is the default {' and '.join(uses)} pool:"
             " choose another one first, by `det pool default`"
+        )
+    leaving = rows.taken_agents(tx, name)
+    if leaving:
+        raise WrongState(
+            f"resource pool '{name}' gets the agents of pool '{leaving[0]}', which is being deleted:"
+            f" choose another one first, by `det pool delete {leaving[0]} --drain --agents-to POOL`"
         )
     spaces = rows.workspaces_defaulting_to(tx, name)
     if spaces:
