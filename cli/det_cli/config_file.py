@@ -51,7 +51,9 @@ def read(path: str, changes: Sequence[str] = (), *, may_be_empty: bool = False) 
     return apply_changes(text, changes, path)
 
 
-def apply_changes(text: str, changes: Sequence[str], name: str = "the configuration") -> str:
+def apply_changes(
+    text: str, changes: Sequence[str], name: str = "the configuration", option: str = "--config"
+) -> str:
     node = _compose(text, name)
     if node is not None and not isinstance(node, yaml.MappingNode):
         raise CommandError(f"{name} is not a mapping of fields", "start it with `name: …`")
@@ -62,7 +64,7 @@ def apply_changes(text: str, changes: Sequence[str], name: str = "the configurat
     for change in changes:
         key, eq, value = change.partition("=")
         if not eq or not key:
-            raise UsageError(f"--config {change!r} is not KEY=VALUE", "write --config a.b=c")
+            raise UsageError(f"{option} {change!r} is not KEY=VALUE", f"write {option} a.b=c")
         _assign(root, key, _value_node(value, change))
     return yaml.serialize(root, Dumper=_Dumper, width=1000)
 

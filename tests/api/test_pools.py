@@ -91,6 +91,7 @@ def test_other_processes_see_a_change_with_their_next_request(api: Api, admin: C
     [
         ({"pool_name": "lab", "descripton": "x"}, "did you mean 'description'"),
         ({"pool_name": "lab", "warm_instances": 2}, "this pool rents no machines"),
+        ({"pool_name": "lab", "max_instances": 2}, "max_instances: needs a provider or offers"),
         ({"pool_name": "a/b"}, "letters, digits"),
         ({}, "letters, digits"),
         ({"pool_name": "lab", "provider": {"type": "azure"}}, "aws or gcp, not 'azure'"),

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Det
+from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import FakeCluster
 
 OPEN = {"restricted": False, "users": [], "groups": []}
@@ -30,6 +31,7 @@ def pool(name: str = "gpu", **more: Any) -> dict[str, Any]:
         "notices": [],
         "rented": None,
         "settings": {"pool_name": name},
+        "agentsTo": "default",
     }
     return {**facts, **use, **other, "minInstances": None, "maxInstances": None, **more}
 
@@ -65,6 +67,25 @@ def test_list_shows_source_access_and_state_of_every_pool(pools: FakeCluster, de
     rows = det("pool", "list").out.splitlines()
     assert [line.split() for line in rows[2:]] == [line.split() for line in LISTED.splitlines()[2:]]
     assert rows[0].split() == LISTED.splitlines()[0].split()
+
+
+def test_list_tells_that_agents_of_a_leaving_pool_need_another(
+    pools: FakeCluster, det: Det
+) -> None:
+    lab = pool("lab", state="leaving", agents=1, kind="static", agentsTo=None)
+    pools.on("GET", "/api/v1/pools", {"pools": [lab]})
+    assert "`det pool delete lab --drain --agents-to POOL`" in det("pool", "list").out
+    lab["agentsTo"] = "default"
+    assert "--agents-to" not in det("pool", "list").out
+
+
+def test_a_missing_group_is_looked_up_among_groups(pools: FakeCluster, det: Det) -> None:
+    def refuse(_: object) -> object:
+        raise Refusal(404, "group 'x' not found")
+
+    pools.on("POST", "/api/v1/pools/gpu/access", refuse)
+    err = det("pool", "access", "grant", "gpu", "--group", "x").err
+    assert "`det user-group list`" in err
 
 
 def test_list_names_entries_that_are_ignored(pools: FakeCluster, det: Det) -> None:
@@ -134,6 +155,9 @@ def test_create_reads_a_file_and_options_override_it(
         (("create",), "a pool needs a name"),
         (("update", "gpu"), "nothing to change"),
         (("default", "gpu"), "--compute, --aux or both"),
+        (("create", "gpu", "--set", "wibble"), "--set 'wibble' is not KEY=VALUE"),
+        (("update", "gpu", "--unset", "wibble"), "--unset wibble: the pool has no such key"),
+        (("update", "gpu", "--unset", "description.x"), "--unset description.x: the pool has no"),
     ],
 )
 def test_missing_arguments_are_named(
@@ -160,6 +184,8 @@ def test_dry_run_prints_the_settings(pools: FakeCluster, det: Det) -> None:
 
 
 def test_update_changes_single_settings(pools: FakeCluster, det: Det) -> None:
+    settings = {"pool_name": "gpu", "description": "old"}
+    pools.on("GET", "/api/v1/pools/gpu", {"pool": pool(settings=settings)})
     assert det("pool", "update", "gpu", "--max-instances", "9", "--unset", "description").code == 0
     (request,) = pools.sent("PATCH", "/api/v1/pools/gpu")
     assert request.body["settings"] == {"provider": {"max_instances": 9}, "description": None}

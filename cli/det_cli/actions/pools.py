@@ -58,6 +58,10 @@ def _state(pool: dict[str, Any]) -> str:
         causes.append("its settings cannot be read")
     if pool["state"] == "leaving":
         causes.append("is deleted when its work has ended")
+        if pool["agents"] and pool["kind"] == "static" and not pool.get("agentsTo"):
+            causes.append(
+                f"its agents need a pool: `det pool delete {pool['name']} --drain --agents-to POOL`"
+            )
     return "; ".join(cause for cause in causes if cause) or "ready"
 
 
@@ -90,7 +94,9 @@ def update(args: argparse.Namespace) -> None:
     session = connect(args)
     current = session.get(_path(args.pool_name))["pool"]["settings"] or {}
     changes = _settings(args, has_offers="offers" in current)
+    earlier = dict(changes) if args.config else current
     for key in args.unset:
+        _require_set(earlier, key)
         _put(changes, key, None)
     require_change(changes or args.replace_machines)
     body = {
@@ -195,7 +201,7 @@ def _settings(args: argparse.Namespace, *, has_offers: bool = False) -> dict[str
 
     The sizes of a pool with offers stand beside the offers, and otherwise in the provider section."""
     text = config_file.read(args.config) if args.config else ""
-    text = config_file.apply_changes(text, args.set) if args.set else text
+    text = config_file.apply_changes(text, args.set, option="--set") if args.set else text
     settings = config_file.load(text, args.config or "the settings")
     if args.description is not None:
         settings["description"] = args.description
@@ -217,6 +223,15 @@ def _put(settings: dict[str, Any], dotted: str, value: Any) -> None:
             raise UsageError(f"{part} is not a mapping of fields, so {dotted} cannot be set")
         settings = inner
     settings[last] = value
+
+
+def _require_set(settings: dict[str, Any], dotted: str) -> None:
+    value: Any = settings
+    for part in dotted.split("."):
+        if not isinstance(value, dict) or part not in value:
+            keys = ", ".join(key for key in settings if key != "pool_name") or "none"
+            raise UsageError(f"--unset {dotted}: the pool has no such key", f"its keys are: {keys}")
+        value = value[part]
 
 
 def _previewed(args: argparse.Namespace, pool: dict[str, Any]) -> bool:

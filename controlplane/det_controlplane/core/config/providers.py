@@ -32,6 +32,7 @@ _NO_EFFECT_IN = {
     "aws": ("log_group", "log_stream"),
     "gcp": ("name_prefix", "operation_timeout_period", "use_cloud_logging"),
 }
+_SIZES = ("min_instances", "max_instances", "max_idle_agent_period", "max_agent_starting_period")
 _WARM_KEYS = ("max_warm_cost_per_day", "waiting_cost_per_hour")
 _NO_EFFECT_OF_POOLS = ("launch_error_timeout", "launch_error_retries")
 _SETTINGS = {
@@ -191,7 +192,7 @@ def _warm_policy(pool: Reader) -> WarmPolicy | None:
 
 
 def _refuse_without_machines(pool: Reader) -> None:
-    for key in ("warm_instances", "max_hourly_cost", *_WARM_KEYS):
+    for key in ("warm_instances", "max_hourly_cost", *_SIZES, *_WARM_KEYS):
         if pool.raw(key) is not None:
             pool.refuse(key, "needs a provider or offers: this pool rents no machines")
 

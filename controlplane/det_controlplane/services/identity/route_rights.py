@@ -26,7 +26,7 @@ _DEEDS = {
     Right.VIEW_MASTER_CONFIG: "see the cluster's configuration",
     Right.UPDATE_MASTER_CONFIG: "change the cluster's settings",
     Right.MODIFY_GLOBAL_CONFIG_POLICIES: "set config policies of the cluster",
-    Right.MODIFY_RP_WORKSPACE_BINDINGS: "bind pools to workspaces",
+    Right.MODIFY_RP_WORKSPACE_BINDINGS: "bind pools to workspaces and change access to pools",
 }
 
 

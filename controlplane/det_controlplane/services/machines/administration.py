@@ -110,6 +110,9 @@ def _require_rented_pool(ctx: Context, name: str) -> Pool:
 
 def _no_such_pool(ctx: Context, name: str) -> str:
     names = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
+    if ctx.config.pool(name) is None:
+        every = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+        return f"resource pool '{name}' not found; this cluster has: {every}"
     return f"pool '{name}' rents no machines; the pools that do: {names}"
 
 
