@@ -16,6 +16,7 @@ from httpx2 import AsyncClient
 from mcp import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.cli.conftest import Det
 from tests.support.api import Api, Caller, create, report_metrics, trial_of
 from tests.support.assistant import CONFIG, Assistant, ToolFailed, ask
 from tests.support.lossy_proxy import lossy_proxy
@@ -110,7 +111,7 @@ def test_tell_how_an_experiment_is_configured(reader: Assistant, user: Caller) -
 
 def test_wrong_arguments_are_answered_with_the_arguments_of_the_tool(reader: Assistant) -> None:
     with pytest.raises(ToolFailed) as e:
-        reader.call("list_trials", id=1)
+        reader.call("list_trials")
     assert str(e.value) == (
         "argument experiment_id: Field required. Next step: call list_trials with its arguments:"
         " experiment_id (required), cursor."
@@ -274,6 +275,8 @@ def test_a_plan_creates_one_experiment(assistant: Assistant, user: Caller) -> No
         ("why", {}, "give one of experiment_id, trial_id, job_id and task_id"),
         ("why", {"experiment_id": 1, "trial_id": 1}, "give one of experiment_id"),
         ("list_queue", {"pool": "gpus"}, "there is no pool 'gpus'.*use one of default, reserved"),
+        ("get_logs", {"trial_id": 1, "level": "LOUD"}, "there is no level 'LOUD'.*DEBUG"),
+        ("get_logs", {"trial_id": 1, "text": "x"}, "unknown argument text.*level, search"),
     ],
 )
 def test_errors_name_the_cause_and_the_next_step(
@@ -288,6 +291,8 @@ def test_a_plan_without_a_maximum_cost_creates_nothing(assistant: Assistant, use
     for limit in (0, -1):
         with pytest.raises(ToolFailed, match="above 0"):
             assistant.call("create_experiment", plan_token=token, max_cost_usd=limit)
+    with pytest.raises(ToolFailed, match=r"below 10\^12"):
+        assistant.call("create_experiment", plan_token=token, max_cost_usd=1e15)
     with pytest.raises(ToolFailed, match="max_cost_usd"):
         assistant.call("create_experiment", plan_token=token)
     assert user.get("/api/v1/experiments")["experiments"] == []
@@ -411,6 +416,20 @@ def test_an_assistant_starts_the_server_as_a_process(
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("port", ["99999", "0"])
+def test_http_on_no_port_is_refused(det: Det, port: str) -> None:
+    result = det("mcp", "--http", port)
+    assert (result.code, f"--http {port} is not a port" in result.err) == (2, True)
+
+
+def test_http_on_a_busy_port_is_refused(det: Det) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = det("mcp", "--http", str(port))
+    assert result.code == 1
+    assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in result.err
 
 
 def test_http_needs_the_secret(api: Api, user: Caller, tmp_path: Path) -> None:

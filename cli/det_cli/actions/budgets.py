@@ -65,9 +65,11 @@ def check_amount(text: str, hint: str) -> None:
         amount = Decimal(text).quantize(Decimal("0.01"))
     except InvalidOperation:
         amount = Decimal(0)
-    if not amount.is_finite() or amount <= 0:  # amounts below one cent round to 0
+    # Amounts below one cent round to 0.
+    if not amount.is_finite() or not 0 < amount < 10**12:
+        bounds = "above 0" if amount.is_nan() or amount <= 0 else "below 10^12"
         raise UsageError(
-            f"a budget must be an amount in US dollars above 0, not '{text}'",
+            f"a budget must be an amount in US dollars {bounds}, not '{text}'",
             hint,
         )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from determined.common.http import NotFoundError, Session
-from determined.common.log_stream import from_level
+from determined.common.log_stream import LEVELS, from_level
 from determined.common.pages import V1
 
 from det_cli.assistants.answers import page, without_empty
@@ -85,7 +85,11 @@ class Reader:
         `level` returns this level and higher ones, for example ERROR. `search` is a text in the line.
         """
         if bool(trial_id) == bool(task_id):
-            raise UsageError("whose log?", "give either trial_id or task_id")
+            raise UsageError(
+                "a log belongs to one trial or task", "give either trial_id or task_id"
+            )
+        if level and from_level(level.upper()) is None:
+            raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(LEVELS)}")
         path = f"/trials/{trial_id}/logs" if trial_id else f"/tasks/{task_id}/logs"
         skip = _offset(cursor)
         params: dict[str, Any] = {
@@ -108,7 +112,8 @@ class Reader:
         given = [(kind, id) for kind, id in ids.items() if id]
         if len(given) != 1:
             raise UsageError(
-                "which work?", "give one of experiment_id, trial_id, job_id and task_id"
+                "a reason belongs to one experiment, trial, job or task",
+                "give one of experiment_id, trial_id, job_id and task_id",
             )
         ((kind, id),) = given
         reasons = self._session.get(f"{V1}/why/{kind}/{id}")["reasons"]

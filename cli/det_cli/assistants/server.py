@@ -60,6 +60,12 @@ class _Server(MCPServer[Any]):
     """A server that answers wrong arguments with the arguments of the tool."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        schema = next((t.input_schema for t in await self.list_tools() if t.name == name), None)
+        if schema is None:
+            return await super().call_tool(name, arguments, context)
+        unknown = sorted(arguments.keys() - schema["properties"].keys())
+        if unknown:
+            raise ToolError(_wrong_call(f"unknown argument {', '.join(unknown)}", name, schema))
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as e:
@@ -69,14 +75,15 @@ class _Server(MCPServer[Any]):
                 f"argument {'.'.join(map(str, one['loc']))}: {one['msg']}"
                 for one in e.__cause__.errors()
             )
-            tool = next(tool for tool in await self.list_tools() if tool.name == name)
-            required = tool.input_schema.get("required", ())
-            known = ", ".join(
-                f"{key} (required)" if key in required else key
-                for key in tool.input_schema["properties"]
-            )
-            message = f"{problems}. Next step: call {name} with its arguments: {known}."
-            raise ToolError(message) from e.__cause__
+            raise ToolError(_wrong_call(problems, name, schema)) from e.__cause__
+
+
+def _wrong_call(problems: str, name: str, schema: dict[str, Any]) -> str:
+    required = schema.get("required", ())
+    known = ", ".join(
+        f"{key} (required)" if key in required else key for key in schema["properties"]
+    )
+    return f"{problems}. Next step: call {name} with its arguments: {known or 'none'}."
 
 
 def _add(server: "MCPServer[Any]", tool: Tool, annotations: ToolAnnotations) -> None:

@@ -15,6 +15,7 @@ from det_cli.assistants.answers import without_empty
 from det_cli.assistants.plans import Plans, code_in, hash_of
 from det_cli.errors import CommandError
 
+_BEFORE = "this plan had created it before; this call did not change its budget"
 _CONFIG_KEYS = ("name", "entrypoint", "resources", "searcher", "max_restarts")
 
 
@@ -61,7 +62,7 @@ class Writer:
         budgets.check_amount(str(max_cost_usd), "give the most that the user agreed to")
         plan = self._plans.find(plan_token)
         if plan.experiment_id is not None:
-            return self._created(plan.experiment_id, "this plan had created it before")
+            return self._created(plan.experiment_id, _BEFORE)
         _, context = code_in(self._root, plan.folder)
         if hash_of(context) != plan.files:
             raise CommandError(
