@@ -2,15 +2,17 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.boot import Boot, user_data
 from det_controlplane.entry import providers
+from det_controlplane.entry.clouds import clouds_of, identities_of, markets_of
 from det_controlplane.entry.settings import BadSettings
 
 GARAGE = Path(__file__).resolve().parents[2] / "examples/provider"
@@ -19,8 +21,20 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Put a distribution with an entry point on the path, and restore the registered catalogs afterwards."""
+    """Put a distribution with an entry point on the path, and restore the registered catalogs afterwards.
+
+    Packages that the environment has, such as the example, are not seen."""
     monkeypatch.setattr(catalog, "_CATALOGS", dict(catalog._CATALOGS))
+    monkeypatch.setattr(
+        providers,
+        "entry_points",
+        lambda group: [
+            point
+            for distribution in distributions(path=[str(tmp_path)])
+            for point in distribution.entry_points
+            if point.group == group
+        ],
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     providers.provider.cache_clear()
     modules = set(sys.modules)
@@ -108,6 +122,25 @@ def test_a_wrong_package_is_refused_with_its_name(
     install("my-garage", module)
     assert "provider 'garage' (my-garage 1.0)" in problem(config())
     assert message in problem(config())
+
+
+@pytest.mark.parametrize(
+    ("part", "make"),
+    [("compute", clouds_of), ("identity_verifiers", identities_of), ("market", markets_of)],
+)
+def test_an_error_of_a_packages_function_names_the_provider(
+    install: Install, part: str, make: Callable[[ClusterConfig], object]
+) -> None:
+    types = 'lambda: {"bench": (MachineType("garage", "bench", 1, "", 0, 2, 4), Decimal(1))}'
+    imports = "from decimal import Decimal\nfrom det_controlplane.core.provision.offers import MachineType"
+    module = code(catalog="CATALOG", **{part: "lambda sections: {}['GARAGE_FOLDER']"})
+    install("my-garage", imports + module.replace("dict,", f"{types},"))
+    raw = config(instance_type="bench")
+    providers.register_used(raw)
+    with pytest.raises(
+        BadSettings, match="provider 'garage' cannot start: KeyError: 'GARAGE_FOLDER'"
+    ):
+        make(load_cluster(raw))
 
 
 def test_clouds_of_the_control_plane_are_found_without_reading_metadata(

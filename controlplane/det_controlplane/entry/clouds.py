@@ -31,12 +31,12 @@ def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Co
     """Return the clouds that can rent machines, by provider. Providers in `left` are included, so that machines of
     pools that stopped renting can be terminated."""
     clouds = {
-        name: _make_adapter(package.compute, sections)
+        name: _make_adapter(name, package.compute, sections)
         for name, package, sections in _list_used_providers(config)
     }
     for name in sorted(set(left) - clouds.keys()):
         try:
-            clouds[name] = _make_adapter(provider(name).compute, [])
+            clouds[name] = _make_adapter(name, provider(name).compute, [])
         except BadSettings as e:
             log.error("machines on %s are left and cannot be ended from here: %s", name, e)
     return clouds
@@ -45,7 +45,7 @@ def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Co
 def markets_of(config: ClusterConfig) -> dict[str, Market]:
     """Return readers of machine types and prices, for providers whose packages report them."""
     return {
-        name: _make_adapter(package.market, sections)
+        name: _make_adapter(name, package.market, sections)
         for name, package, sections in _list_used_providers(config)
         if package.market is not None
     }
@@ -55,8 +55,8 @@ def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
     """Return how agents of rented machines prove themselves, by kind of proof."""
     verifiers = [
         verifier
-        for _, package, sections in _list_used_providers(config)
-        for verifier in _make_adapter(package.identity_verifiers, sections)
+        for name, package, sections in _list_used_providers(config)
+        for verifier in _make_adapter(name, package.identity_verifiers, sections)
     ]
     return {verifier.kind: verifier for verifier in verifiers}
 
@@ -104,7 +104,7 @@ class InstalledClouds:
         verifiers: dict[str, IdentityVerifier] = {}
         for name, sections in _sections_by_provider(config).items():
             try:
-                made = _make_adapter(provider(name).identity_verifiers, sections)
+                made = _make_adapter(name, provider(name).identity_verifiers, sections)
             except BadSettings as e:
                 log.error("machines on %s cannot join: %s", name, e)
             else:
@@ -144,12 +144,16 @@ def _sections_by_provider(config: ClusterConfig) -> dict[str, list[Mapping[str, 
 
 
 def _make_adapter(
-    make: Callable[[Sequence[Mapping[str, Any]]], Made], own: Sequence[Mapping[str, Any]]
+    name: str,
+    make: Callable[[Sequence[Mapping[str, Any]]], Made],
+    own: Sequence[Mapping[str, Any]],
 ) -> Made:
     try:
         return make(own)
     except ModuleNotFoundError as e:
         raise BadSettings(str(e)) from e
+    except Exception as e:  # the package of somebody else may raise anything
+        raise BadSettings(f"provider {name!r} cannot start: {type(e).__name__}: {e}") from e
 
 
 def _is_installed(module: str) -> bool:
