@@ -81,6 +81,12 @@ gpu-3 ansible_host=10.0.0.9 ansible_user=root pool=other
         ("gpu-1\ngpu-1", "hosts:2: gpu-1 is also on line 1", "address="),
         ('gpu-1 user="root', "hosts:1: No closing quotation", "close the quotation mark"),
         ("# nothing", "names no host", "one host per line"),
+        (
+            "gpu-1\n[all:vars]\nansible_user=x",
+            "hosts:2: [all:vars] is not supported",
+            "on its line",
+        ),
+        ("[gpus:children]\nracks", "hosts:1: [gpus:children] is not supported", "on its line"),
     ],
 )
 def test_a_wrong_hosts_file_is_refused_with_its_line(

@@ -135,6 +135,7 @@ def test_pages_are_read_as_far_as_wanted(
 
 def test_limit_zero_asks_nothing(worked: FakeCluster, det: Det) -> None:
     assert json.loads(det("job", "list", "--all", "--limit", "0", "--json").out) == {"work": []}
+    assert "--limit 0 prints no rows" in det("job", "list", "--all", "--limit", "0").err
     assert worked.sent("GET", WORK) == []
 
 

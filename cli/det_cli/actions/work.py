@@ -62,6 +62,7 @@ def list_(args: argparse.Namespace) -> None:
         rows += page
     filtered = set(query) - {"sortBy", "orderBy", "archived"}
     none = "no work that you may see matches the filters" if filtered else "there is no work yet"
+    none = "--limit 0 prints no rows" if args.limit == 0 else none
     show(args, _COLUMNS + cost_columns, rows, {"work": rows}, empty=none)
 
 

@@ -73,7 +73,8 @@ def _parse(text: str, path: str, defaults: Host) -> Iterator[Host]:
             continue
         name, *options = words
         if name.startswith("[") and name.endswith("]") and not options:
-            continue  # a group of an Ansible inventory
+            _check_group(where, name)
+            continue
         if name in lines:
             raise CommandError(
                 f"{where}: {name} is also on line {lines[name]}",
@@ -81,6 +82,15 @@ def _parse(text: str, path: str, defaults: Host) -> Iterator[Host]:
             )
         lines[name] = number
         yield _host(where, name, options, defaults)
+
+
+def _check_group(where: str, header: str) -> None:
+    """Raise CommandError if the lines below a header of an Ansible inventory are no hosts."""
+    if header.endswith((":vars]", ":children]")):
+        raise CommandError(
+            f"{where}: {header} is not supported",
+            "write each host once, with its options on its line",
+        )
 
 
 def _host(where: str, name: str, options: list[str], defaults: Host) -> Host:
