@@ -84,6 +84,12 @@ def test_costs_are_shown_if_work_used_rented_machines(cluster: FakeCluster, det:
     ]  # fmt: skip
 
 
+def test_types_in_csv_are_the_values_of_the_option(worked: FakeCluster, det: Det) -> None:
+    rows = list(csv.DictReader(io.StringIO(det("job", "list", "--all", "--csv").out)))
+    assert "experiment" in [row["Type"] for row in rows]
+    assert not [row for row in rows if row["Type"].startswith("TYPE_")]
+
+
 def test_json_has_the_rows_with_their_costs(worked: FakeCluster, det: Det) -> None:
     rows = json.loads(det("job", "list", "--all", "--json").out)["work"]
     assert [(r["entityId"], r["costUsd"]) for r in rows] == [("7", 0.0), ("task-1", 0.0)]

@@ -27,7 +27,7 @@ _AGO = re.compile(r"([1-9][0-9]*)([mhd])", re.ASCII)
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda w: w["entityId"]),
-    ("Type", lambda w: w["type"]),
+    ("Type", lambda w: w["type"].removeprefix("TYPE_").lower()),
     ("Name", lambda w: w["name"]),
     ("State", lambda w: state_text(w["state"])),
     ("Owner", lambda w: w["username"]),
