@@ -17,7 +17,7 @@ import boto3
 import pytest
 from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine.database import Database
-from det_controlplane.entry import scheduled_work
+from det_controlplane.entry import clouds
 from det_controlplane.entry.container.relay_end import RENEWED, ending_when_idle
 from det_controlplane.entry.scheduled_work import Clock, provisioning
 from det_controlplane.services.context import Context
@@ -217,7 +217,7 @@ def test_relay_is_started_for_a_task_created_during_a_turn(
             if pids == [0]:
                 user.post("/api/v1/shells", {})
 
-        monkeypatch.setattr(scheduled_work, "clouds_of", lambda *_: {"aws": object()})
+        monkeypatch.setattr(clouds, "clouds_of", lambda *_: {"aws": object()})
         monkeypatch.setattr(calling, "run", one_pass)
         provisioning(api.ctx, lambda: pids.append(1))(Clock(lambda: 100.0, wait))
     assert pids == [0, 1, 0, 1, 0]
