@@ -56,7 +56,7 @@ REPORTS, LOG_LINES = 60, 360
 FUNCTION_CPU_S, DATABASE_CPU_S, TICK_CPU_S = 0.0015, 0.001, 0.02
 # tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and round trips to the database.
 TICK_PASSES, TICK_WAITS_S, PROVISION_PASSES = 120, 60.0, 60
-REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 34, 17
+REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 40, 17
 # Where polls are held, an idle or steady agent sends one each 30 s, and sends lines of its log immediately.
 HELD_POLLS = 120
 # The processor share of a function with 1024 MB, and assumed times of a database round trip and of a machine listing.

@@ -72,7 +72,7 @@ def test_project_experiments_are_sorted_and_paged(vision: FakeCluster, det: Det)
         vision.add(id)
     words = ["--sort-by", "name", "--order-by", "desc", "--offset", "1", "--limit", "2"]
     result = det("project", "list-experiments", "vision", "cats", *words, "--csv")
-    assert [line.split(",")[0] for line in result.out.splitlines()[1:]] == ["2", "3"]
+    assert [line.split(",")[0] for line in result.out.splitlines()[1:]] == ["2", "1"]
     query = vision.sent("GET", "/api/v1/experiments")[0].query
     parameters = {"sortBy": ["SORT_BY_NAME"], "orderBy": ["ORDER_BY_DESC"], "limit": ["2"]}
     assert query.items() >= {**parameters, "projectId": ["5"], "archived": ["false"]}.items()
