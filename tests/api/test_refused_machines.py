@@ -107,7 +107,7 @@ def test_lost_termination_of_an_orphan_is_repeated(cluster: RentedCluster, user:
 def test_error_for_unknown_pool_lists_existing_pools(cluster: RentedCluster, user: Caller) -> None:
     response = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
     assert response.status == 404
-    assert "pool 'defualt' rents no machines; the pools that do: default" in response.error
+    assert "resource pool 'defualt' not found; this cluster has: default" in response.error
     assert user.get("/api/v1/instances", pool="default")["instances"] == []
 
 
