@@ -1,5 +1,6 @@
 """Experiments with a deadline: spot machines while time is left, and machines on demand before they could be late."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -10,11 +11,13 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.db.engine.database import Database
+from det_controlplane.db.machines import provision
 from det_controlplane.services.machines.watched_deadlines import look_if_due
 from sqlalchemy import text
 
 from tests.support.api import Caller, create
 from tests.support.inbox import make_webhook
+from tests.support.processes import eventually
 from tests.support.rented import RentedCluster, offer, reason, rented_cluster
 
 OFFERS = (offer("0.40"), offer("1.00", Capacity.ON_DEMAND))
@@ -405,3 +408,22 @@ def test_deadline_in_a_pool_of_own_machines_is_watched(
         cluster.pass_time(hours=hours)
         cluster.settle()
     assert states(cluster) == ["IN_DANGER", "MISSED"]
+
+
+def test_two_ticks_at_once_report_a_deadline_once(cluster: RentedCluster, user: Caller) -> None:
+    listen(user)
+    create(user, resources={"slots_per_trial": 1, "finish_within": "2h"})
+    cluster.pass_time(hours=3)
+    database = cluster.api.ctx.db
+    other = threading.Thread(target=look_if_due, args=[cluster.api.ctx])
+    with database.begin() as tx:
+        provision.lock(tx)
+        other.start()
+        waiting = text(
+            "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted"
+        )
+        assert eventually(lambda: tx.execute(waiting).scalar() == 1, 30)
+        tx.execute(text("UPDATE deadlines SET state = 'MISSED'"))
+    other.join(30)
+    assert messages(cluster) == []

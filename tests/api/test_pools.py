@@ -19,10 +19,8 @@ from tests.support.rented import RentedCluster, reason
 from tests.support.served_api import served
 
 POOLS = "/api/v1/pools"
-RENTED = {
-    "pool_name": "big",
-    "provider": {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge", "max_instances": 2},
-}  # fmt: skip
+EC2 = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge", "max_instances": 2}
+RENTED = {"pool_name": "big", "provider": EC2}
 
 
 def put_pool(admin: Caller, name: str = "lab", **settings: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from det_controlplane.core.provision.deadlines import LOOK_S, watched
-from det_controlplane.db.machines import deadlines
+from det_controlplane.db.machines import deadlines, provision
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.use_case import change
@@ -30,6 +30,8 @@ def _look(ctx: Context, rented: list[str]) -> None:
     """Store the outlook of each watched experiment, and report bad news."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
+        # Two ticks, or a tick and a decision about machines, would send the same message twice.
+        provision.lock(tx)
         jobs = deadlines.watched_jobs(tx, rented, now, _INTERVAL)
         decisions = [watched(job, now.timestamp()) for job in jobs]
         deadlines.store(tx, decisions, now)
