@@ -1,9 +1,13 @@
 """The expected gain of a search, its early end, and the importance of hyperparameters, in the terminal."""
 
+import csv
+import io
 import json
 from typing import Any
 
 import pytest
+from det_cli.assistants.reading import Reader
+from determined.common.http import Session
 
 from tests.cli.conftest import Det
 from tests.support.fake_cluster import FakeCluster
@@ -17,11 +21,12 @@ SENTENCE = "the search ended early: its cost of $10.50 exceeded stop_when.or_cos
 def answer(cluster: FakeCluster, state: str, **search: Any) -> None:
     """Let the cluster have an experiment without trials."""
     config = {"searcher": SEARCHER, "hyperparameters": {}}
-    experiment = {"id": 1, "name": "n", "state": state, "config": config}
+    experiment = {"id": 1, "name": "n", "state": state, "config": config, "archived": False}
     cluster.on("GET", E, {"experiment": experiment})
     cluster.on("GET", f"{E}/trials", {"trials": [], "pagination": {"total": 0}})
     cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
-    cluster.on("GET", "/api/v1/costs/experiments", {"costs": []})
+    cost = {"id": 1, "costUsd": 0.0, "slotHours": 0.0}
+    cluster.on("GET", "/api/v1/costs/experiments", {"costs": [cost]})
     empty: dict[str, Any] = {
         "unit": "batches",
         "brackets": [],
@@ -55,6 +60,54 @@ def test_ended_search_shows_its_reason_instead_of_a_gain(cluster: FakeCluster, d
     output = det("e", "describe", 1).out
     assert SENTENCE in output
     assert "expected gain" not in output
+
+
+def test_data_of_a_search_has_its_gain_and_its_reason(cluster: FakeCluster, det: Det) -> None:
+    """Only the summary had them."""
+    ending = {"reason": "COST_ABOVE", "sentence": SENTENCE}
+    answer(cluster, "STATE_COMPLETED", expectedGain=GAIN, ending=ending)
+    (described,) = json.loads(det("e", "describe", 1, "--format", "json").out)
+    assert described["experiment"]["search"] == {"expectedGain": GAIN, "ending": ending}
+    text = det("e", "describe", 1, "--format", "yaml").out
+    assert SENTENCE in " ".join(text.split())
+
+
+def table(det: Det) -> dict[str, str]:
+    out = det("e", "describe", 1, "--format", "csv").out
+    (row,) = csv.DictReader(io.StringIO(out.split("Experiment:\n")[1].split("\n\n")[0]))
+    return row
+
+
+def test_table_of_a_search_has_its_gain_and_its_reason(cluster: FakeCluster, det: Det) -> None:
+    ending = {"reason": "COST_ABOVE", "sentence": SENTENCE}
+    answer(cluster, "STATE_COMPLETED", expectedGain=GAIN, ending=ending)
+    row = table(det)
+    assert (row["Expected Gain"], row["Gain per Dollar"]) == ("0.00123", "0.000615")
+    assert row["Search Ended"] == SENTENCE
+
+
+def test_table_of_a_search_without_a_gain_has_no_such_columns(
+    cluster: FakeCluster, det: Det
+) -> None:
+    answer(cluster, "STATE_ACTIVE")
+    assert not {"Expected Gain", "Gain per Dollar", "Search Ended"} & table(det).keys()
+
+
+def test_other_searches_are_described_without_a_further_request(
+    cluster: FakeCluster, det: Det
+) -> None:
+    cluster.add(1, config={"searcher": {"name": "random", "metric": "loss"}})
+    (described,) = json.loads(det("e", "describe", 1, "--format", "json").out)
+    assert "search" not in described["experiment"]
+    assert not cluster.sent("GET", f"{E}/search")
+
+
+def test_assistants_read_the_gain_and_the_reason(cluster: FakeCluster) -> None:
+    ending = {"reason": "COST_ABOVE", "sentence": SENTENCE}
+    answer(cluster, "STATE_COMPLETED", expectedGain=GAIN, ending=ending)
+    described = Reader(Session(cluster.url)).describe_experiment(1)
+    assert (described["expected_gain"], described["expected_gain_per_usd"]) == (0.00123, 0.000615)
+    assert described["search_ended"] == SENTENCE
 
 
 def found(*shares: float, best: int = 8) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from determined.common.http import Session
 
-from det_cli import deadlines
+from det_cli import deadlines, outlooks
 from det_cli.actions import costs
 from det_cli.actions.experiments import ids_of
 from det_cli.connection import V1, connect, pages
@@ -61,6 +61,7 @@ def describe(args: argparse.Namespace) -> None:
     responses = [session.get(f"{V1}/experiments/{id}") for id in ids]
     experiments = [a["experiment"] for a in responses]
     experiment_costs = costs.add(session, "experiments", experiments)
+    outlooks.add(session, responses)
     if args.format in ("json", "yaml"):
         (print_json if args.format == "json" else print_yaml)(responses)
         return
@@ -68,7 +69,7 @@ def describe(args: argparse.Namespace) -> None:
     rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
     columns = _workload_columns(rows) if args.metrics else _WORKLOAD
     trial_costs = costs.add(session, "trials", trials)
-    extra = deadlines.columns(experiments) + experiment_costs
+    extra = deadlines.columns(experiments) + outlooks.columns(experiments) + experiment_costs
     _table(args, "Experiment", "experiments", _EXPERIMENT + extra, experiments)
     _table(args, "\nTrials", "trials", _TRIAL + trial_costs, trials)
     _table(args, "\nWorkloads", "workloads", columns, rows)

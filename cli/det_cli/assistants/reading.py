@@ -6,6 +6,7 @@ from determined.common.http import NotFoundError, Session
 from determined.common.log_stream import LEVELS, from_level
 from determined.common.pages import V1
 
+from det_cli import outlooks
 from det_cli.assistants.answers import page, without_empty
 from det_cli.errors import MissingError, UsageError
 
@@ -33,13 +34,15 @@ class Reader:
         return self._page("/experiments", "experiments", cursor, params, _experiment)
 
     def describe_experiment(self, experiment_id: int) -> Any:
-        """Describe an experiment: state, progress, cost, the main parts of its configuration."""
+        """Describe an experiment: state, progress, cost, the main parts of its configuration. For some searches also
+        the gain that another full training is expected to bring, or why the search ended early."""
         answer = self._session.get(f"{V1}/experiments/{experiment_id}")
         experiment = answer["experiment"]
         config = experiment.get("config") or answer.get("config") or {}
         return {
             **_experiment(experiment),
             "cost_usd": self._cost("experiments", experiment_id),
+            **_outlook(outlooks.of(self._session, experiment_id, config)),
             "config": without_empty({key: config.get(key) for key in _CONFIG_KEYS}),
         }
 
@@ -203,6 +206,17 @@ def _experiment(row: dict[str, Any]) -> dict[str, Any]:
             "started": row.get("startTime"),
             "ended": row.get("endTime"),
             "labels": row.get("labels"),
+        }
+    )
+
+
+def _outlook(outlook: "dict[str, Any] | None") -> dict[str, Any]:
+    gain = (outlook or {}).get("expectedGain") or {}
+    return without_empty(
+        {
+            "expected_gain": gain.get("value"),
+            "expected_gain_per_usd": gain.get("perUsd"),
+            "search_ended": ((outlook or {}).get("ending") or {}).get("sentence"),
         }
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from det_cli import deadlines
+from det_cli import deadlines, outlooks
 from det_cli.live import charts
 from det_cli.live.charts import money, short
 from det_cli.live.experiment import Experiment, Trial
@@ -74,7 +74,7 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
     if search.ending:
         yield "", search.ending, "warn"
     elif search.gain is not None and not experiment.ended:
-        yield "", _gain(search.gain, search.metric), ""
+        yield "", outlooks.sentence(search.gain, search.metric), ""
     if best is not None:
         direction = "smaller" if search.smaller_is_better else "larger"
         yield (
@@ -96,17 +96,6 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
     for detailed in experiment.reasons:
         if detailed.details:
             yield "details", detailed.details, "dim"
-
-
-def _gain(gain: Mapping[str, Any], metric: str) -> str:
-    """Return the expected gain of another full training, with its price if it has one."""
-    limit = gain.get("limit")
-    end = f" (the search ends below {short(limit)})" if limit else ""
-    price = ""
-    if gain.get("perUsd"):
-        training = money(gain["usdOfTraining"])
-        price = f", {short(gain['perUsd'])} for each dollar: a full training costs {training}"
-    return f"expected gain in {metric} by another full training: {short(gain['value'])}{price}{end}"
 
 
 def _deadline_rows(
