@@ -1,20 +1,15 @@
 """`searcher.stop_when`: searches end when their gain is small or their cost is high, and say so."""
 
-import math
 from typing import Any
 
 import pytest
 from det_controlplane.services.maintenance import search_costs, tick
 
-from tests.support.api import Api, Caller, create, report_metrics
+from tests.support.api import Api, Caller, create
 from tests.support.rented import MachineAgent, RentedCluster
+from tests.support.searches import MODEL, SPACE, train
 
 E = "/api/v1/experiments"
-SPACE = {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}}
-MODEL: dict[str, Any] = {
-    "name": "model_asha", "metric": "loss", "time_metric": "batches", "max_time": 9, "divisor": 3,
-    "max_trials": 300, "max_concurrent_trials": 4, "stop_when": {"expected_gain_below": 0.05},
-}  # fmt: skip
 RANDOM: dict[str, Any] = {
     "name": "random", "metric": "loss", "max_trials": 9, "max_concurrent_trials": 2,
     "stop_when": {"or_cost_above": 0.10},
@@ -39,23 +34,6 @@ def search_of(caller: Caller, experiment_id: int) -> dict[str, Any]:
 def why(caller: Caller, experiment_id: int) -> str:
     (reason,) = caller.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     return str(reason["sentence"])
-
-
-def train(caller: Caller, experiment_id: int, most: int) -> int:
-    """Train the trials of a search, one after the other, until it ends. Return their number."""
-    for _ in range(most):
-        trials = caller.get(f"{E}/{experiment_id}/trials", limit=-1)["trials"]
-        live = [
-            t for t in trials if t["state"] not in ("STATE_COMPLETED", "STATE_STOPPING_COMPLETED")
-        ]
-        if not live:
-            break
-        trial = live[-1]
-        for batches in (1, 3, 9):
-            loss = abs(math.log10(trial["hparams"]["lr"]) + 2.5) + 1 / batches
-            metrics = {"loss": loss, "batches": batches}
-            report_metrics(caller, trial["id"], "validation", batches, metrics, run=1)
-    return len(trials)
 
 
 def test_search_with_a_small_expected_gain_completes_and_says_why(user: Caller) -> None:

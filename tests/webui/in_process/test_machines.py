@@ -8,12 +8,14 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine.database import Database
+from det_controlplane.services.maintenance import tick
 
 from tests.support.api import create
 from tests.support.browser import Tab
 from tests.support.forms import fill, gone, press
 from tests.support.postgres import DatabaseServer
-from tests.support.rented import OFFERS, RentedCluster, rented_cluster
+from tests.support.rented import OFFERS, MachineAgent, RentedCluster, rented_cluster
+from tests.support.searches import MODEL, SPACE, train
 from tests.support.served_api import served
 
 
@@ -87,6 +89,34 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     tab.page.get_by_text(
         f"${month['workingUsd']:.2f} busy, ${month['idleUsd']:.2f} idle"
     ).wait_for()
+
+
+def test_search_shows_its_gain_for_each_dollar_and_then_why_it_ended(
+    tab: Tab, rented: RentedCluster
+) -> None:
+    """The machine costs $0.40 an hour, so the limit of $0.10 is exceeded after 15 minutes."""
+    user = rented.api.signed_in("determined")
+    searcher = {**MODEL, "stop_when": {"or_cost_above": 0.10}}
+    seed = {"experiment_seed": 1}
+    id = create(user, activate=True, searcher=searcher, hyperparameters=SPACE, reproducibility=seed)
+    _, agent = rented.employ()
+    pass_minutes(rented, agent, 10)
+    train(user, id, 12)
+    gain = user.get(f"/api/v1/experiments/{id}/search")["expectedGain"]
+    tab.open(f"/experiments/{id}/search")
+    value, price = (f"{gain[name]:.5g}" for name in ("value", "perUsd"))
+    tab.page.get_by_text(f"improve loss by {value}, {price} for each dollar").wait_for()
+    assert tab.faults() == []
+    pass_minutes(rented, agent, 10)
+    tab.page.get_by_text("The search ended early: its cost of $0.1").wait_for()
+    assert tab.page.get_by_text("for each dollar").count() == 0
+
+
+def pass_minutes(rented: RentedCluster, agent: MachineAgent, minutes: int) -> None:
+    for _ in range(minutes * 3):
+        rented.pass_time(seconds=20)
+        agent.poll()
+        tick.run(rented.api.ctx)
 
 
 def test_machine_can_be_terminated(tab: Tab, rented: RentedCluster) -> None:

@@ -8,12 +8,12 @@ import pytest
 from tests.support.api import Caller, create, report_metrics
 from tests.support.browser import Tab
 from tests.support.house import House
+from tests.support.searches import MODEL, SPACE, train
 
 ASHA: dict[str, Any] = {
     "name": "async_halving", "metric": "loss", "time_metric": "batches", "max_time": 9, "num_rungs": 2,
     "divisor": 3, "max_trials": 2, "max_concurrent_trials": 2,
 }  # fmt: skip
-SPACE = {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}}
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +72,9 @@ def test_trial_that_the_searcher_stopped_is_shown_as_stopped_early(
 
 
 def test_search_that_ended_early_says_why(tab: Tab, house: House) -> None:
-    stop_when = {"expected_gain_below": 5.0}
-    searcher = {**ASHA, "name": "model_asha", "max_trials": 90, "stop_when": stop_when}
+    searcher = {**MODEL, "stop_when": {"expected_gain_below": 5.0}}
     experiment_id = create(house.admin, activate=True, searcher=searcher, hyperparameters=SPACE)
-    for _ in range(60):
-        trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials", limit=-1)["trials"]
-        live = [t for t in trials if not t["state"].endswith("COMPLETED")]
-        if not live:
-            break
-        for batches in (3, 9):
-            validate(house.admin, live[-1]["id"], batches, 1 / (live[-1]["id"] + batches))
+    assert train(house.admin, experiment_id, 60) < 60
     tab.open(f"/experiments/{experiment_id}/search")
     sentence = "The search ended early: the expected gain in loss by another full training of"
     tab.page.get_by_text(sentence).wait_for()
