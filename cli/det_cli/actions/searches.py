@@ -17,7 +17,6 @@ _IMPORTANCE: tuple[Column, ...] = (
     ("Hyperparameter", lambda h: h["name"]),
     ("Importance", lambda h: f"{bar(h['importance'], 20)} {h['importance']:.0%}"),
 )
-_NOTHING_VARIES = "no hyperparameter has different values in trials that reported the metric"
 
 
 def preview(args: argparse.Namespace) -> None:
@@ -37,20 +36,10 @@ def preview(args: argparse.Namespace) -> None:
 
 def importance(args: argparse.Namespace) -> None:
     found = connect(args).get(f"{V1}/experiments/{args.experiment_id}/importance")
-    show(args, _IMPORTANCE, found["hyperparameters"], found, empty=_NOTHING_VARIES)
+    note = found.get("note", "")
+    show(args, _IMPORTANCE, found["hyperparameters"], found, empty=note)
     if not args.format and found["hyperparameters"]:
-        say(_note(found))
-
-
-def _note(found: dict[str, Any]) -> str:
-    """Return a note about the compared trials and the meaning of the values."""
-    trials, metric = found["trials"], found["metric"]
-    if not found["best"]:
-        return f"{trials} trials reported {metric}: too few, or too many equal values, to compare the best with all"
-    compared = f"compared the best {found['best']} of {trials} trials by {metric}"
-    if all(entry["importance"] == 0 for entry in found["hyperparameters"]):
-        return f"{compared}; no hyperparameter differs more than by chance"
-    return f"{compared}; 0% means no difference beyond chance"
+        say(note)
 
 
 def _length(unit: dict[str, Any]) -> str:

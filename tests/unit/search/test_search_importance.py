@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from det_controlplane.core.search.importance import ScoredTrial, importances
+from det_controlplane.core.search.importance import CLEAR_FROM, ScoredTrial, importances
 
 
 def trials_of(
@@ -81,6 +81,25 @@ def test_few_trials_make_nothing_important() -> None:
     result = importances(trials_of(lambda h: h["lr"], 9))
     assert result.best == 0
     assert {entry.share for entry in result.of} == {0.0}
+
+
+def test_perfect_split_of_a_number_is_clear_from_16_trials_on() -> None:
+    for count in (CLEAR_FROM - 1, CLEAR_FROM):
+        split = importances([ScoredTrial({"x": i}, i) for i in range(count)])
+        assert (split.of[0].share > 0) == (count == CLEAR_FROM)
+
+
+def test_conditional_hyperparameters_count_with_their_missing_values() -> None:
+    """A categorical hyperparameter may have mappings as values, so its parts exist in some trials only."""
+    rng = random.Random(1)
+    optimizers: list[Any] = [{"name": "adam", "beta": 0.9}, {"name": "sgd"}, "none"]
+    trials = []
+    for _ in range(100):
+        optimizer = rng.choice(optimizers)
+        trials.append(ScoredTrial({"optimizer": optimizer}, rng.random() + (optimizer == "none")))
+    found = shares(trials)
+    assert set(found) == {"optimizer", "optimizer.name", "optimizer.beta"}
+    assert found["optimizer"] > 0
 
 
 def test_missing_and_mixed_values_are_no_error() -> None:

@@ -78,6 +78,8 @@ def test_search_that_ended_early_says_why(tab: Tab, house: House) -> None:
     tab.open(f"/experiments/{experiment_id}/search")
     sentence = "The search ended early: the expected gain in loss by another full training of"
     tab.page.get_by_text(sentence).wait_for()
+    tab.open(f"/experiments/{experiment_id}/hyperparameters")
+    tab.page.get_by_text("model_asha tries mostly good values").wait_for()
 
 
 def test_hyperparameter_with_its_best_value_in_the_middle_is_important(

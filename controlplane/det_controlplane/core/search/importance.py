@@ -19,6 +19,7 @@ _PER_BIN = 2
 # A difference counts if chance would seldom cause it: it exceeds its expected value by so many standard deviations.
 _CLEAR = 2.5
 FEWEST = 10  # trials
+CLEAR_FROM = 16  # With fewer trials, even a perfect split of a number into two halves is not clear.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ export function useTrials(experiment) {
   );
 }
 
-/** @typedef {{ metric: string, trials: number, best: number, hyperparameters: { name: string, importance: number }[] }} Importances */
+/** @typedef {{ metric: string, trials: number, best: number, hyperparameters: { name: string, importance: number }[], note: string }} Importances */
 
 /** The importance of each hyperparameter, the most important first. @param {any} experiment */
 export function useImportance(experiment) {

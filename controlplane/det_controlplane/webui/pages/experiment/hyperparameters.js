@@ -67,16 +67,9 @@ function Within({ within, rows, smaller, clear }) {
   `;
 }
 
-/** Say which trials were compared, and if the result means anything. @param {Importances} found */
-function comparison({ metric: name, trials, best, hyperparameters }) {
-  if (!best) return `${counted(trials, "trial")} reported ${name}: too few, or too many equal values, to compare the best with all.`;
-  const compared = `Difference between the best ${best} of ${trials} trials by ${name} and all of them, in each hyperparameter alone.`;
-  return hyperparameters.every((h) => !h.importance) ? `${compared} No difference is larger than by chance.` : `${compared} 0 % is no difference beyond chance.`;
-}
-
 /** @param {{ found: Importances }} props */
 const Importance = ({ found }) => html`
-  <p class="soft small">${comparison(found)}</p>
+  <p class="soft small">${found.note}</p>
   <ul class="bars">
     ${found.hyperparameters.map((h) => html`<li><span class="cut">${h.name}</span><span class="bar"><span style=${{ width: `${Math.max(1, h.importance * 100)}%` }} /></span><span class="number">${Math.round(h.importance * 100)} %</span></li>`)}
   </ul>
