@@ -236,6 +236,7 @@ def size_text(count: "int | str | None") -> str:
 
 
 STOPPED_EARLY = "STOPPED EARLY"
+WAITING = "WAITING"
 
 
 def state_text(state: "str | None") -> str:
@@ -244,8 +245,10 @@ def state_text(state: "str | None") -> str:
 
 
 def trial_state_text(trial: "dict[str, Any]") -> str:
-    """Return the state of a trial, which may be that its search stopped it early."""
-    return STOPPED_EARLY if trial.get("stoppedEarly") else state_text(trial["state"])
+    """Return the state of a trial. Its search may have stopped it early, or may let it wait without slots."""
+    if trial.get("stoppedEarly"):
+        return STOPPED_EARLY
+    return WAITING if trial.get("waitsForSearch") else state_text(trial["state"])
 
 
 def counted(number: int, noun: str) -> str:

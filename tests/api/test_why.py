@@ -273,16 +273,28 @@ def test_kill_during_a_pause_is_the_reason(api: Api, user: Caller) -> None:
     assert sentence == "is being killed: the experiment or trial was killed"
 
 
+def waiting_trials(user: Caller, experiment_id: int) -> list[int]:
+    """Return the trials that wait for the search, of which all listings agree."""
+    path = f"/api/v1/experiments/{experiment_id}"
+    listings = [user.get(f"{path}/{name}")["trials"] for name in ("trials", "search")]
+    listings.append(user.post("/api/v1/runs", {"projectId": 0})["runs"])
+    first, *others = [[t["id"] for t in trials if t["waitsForSearch"]] for trials in listings]
+    assert others == [first, first]
+    return first
+
+
 def test_trial_waiting_at_a_rung_has_the_reason(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True, searcher=PROMOTION)
     trial_id = user.get(f"{E}/{experiment_id}/trials")["trials"][0]["id"]
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET state = 'RUNNING', ready = true"))
+    assert waiting_trials(user, experiment_id) == []
     path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
     body = {"op": {"length": "4"}, "searcherMetric": 0.5}
     user.post(path, {"completedOperation": body})
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
+    assert waiting_trials(user, experiment_id) == [trial_id]
     assert told(user, "trial", trial_id) == [
         (
             "ACTIVE",

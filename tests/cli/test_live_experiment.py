@@ -72,6 +72,12 @@ def test_trials_that_the_searcher_stopped_are_counted_separately() -> None:
     assert "STOPPED EARLY" in text.splitlines()[-1]
 
 
+def test_trials_that_wait_at_a_rung_are_counted_separately() -> None:
+    waits = training(4, 30, 0.9, state="STATE_QUEUED", waitsForSearch=True)
+    view = experiment_of(answer(state="STATE_RUNNING"), [*TRIALS, waits], searched=SEARCHED)
+    assert "4 of 16 trials: 1 running, 1 waiting, 1 queued, 1 completed" in drawn(view, 100)
+
+
 def test_only_searched_hyperparameters_are_shown() -> None:
     text = drawn(experiment_of(answer(), TRIALS), 200)
     assert "lr=0.2" in text

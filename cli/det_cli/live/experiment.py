@@ -9,7 +9,7 @@ from typing import Any
 from determined.common.log_stream import TERMINAL
 
 from det_cli.live.charts import Points, moment, number
-from det_cli.render import STOPPED_EARLY, state_text
+from det_cli.render import STOPPED_EARLY, WAITING, state_text
 
 _ENDED = frozenset(state_text(s) for s in TERMINAL)
 _BATCHES = "batches"
@@ -30,10 +30,13 @@ class Trial:
     reason: str = ""
     curve: Points = ()
     stopped_early: bool = False
+    waits_for_search: bool = False
 
     @property
     def shown_state(self) -> str:
-        return STOPPED_EARLY if self.stopped_early else self.state
+        if self.stopped_early:
+            return STOPPED_EARLY
+        return WAITING if self.waits_for_search else self.state
 
     @property
     def ended(self) -> bool:
@@ -176,6 +179,7 @@ def _trial_of(trial: Mapping[str, Any], search: Search, reason: str) -> Trial:
         id=int(trial["id"]),
         state=_short_state(trial["state"]),
         stopped_early=bool(trial.get("stoppedEarly")),
+        waits_for_search=bool(trial.get("waitsForSearch")),
         batches=batches,
         latest=_metric(trial.get("latestValidation") or {}, search),
         best=number(trial.get("searcherMetricValue")) if value is None else value,

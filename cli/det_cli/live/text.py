@@ -8,7 +8,7 @@ from typing import Any
 
 _CODES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "warn": "33", "busy": "36"}
 _STATE_STYLES = {
-    "COMPLETED": "good", "RUNNING": "busy", "ERROR": "bad", "CANCELED": "warn", "QUEUED": "warn",
+    "COMPLETED": "good", "RUNNING": "busy", "ERROR": "bad", "CANCELED": "warn", "QUEUED": "warn", "WAITING": "warn",
     "PAUSED": "warn", "REGISTERED": "good", "ENABLED": "good", "DRAINING": "warn", "FAILED": "bad",
     "DISABLED": "warn", "LOST": "bad",
 }  # fmt: skip

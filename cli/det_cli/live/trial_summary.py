@@ -9,7 +9,7 @@ from det_cli.live.experiment import Experiment, Reason, Trial
 from det_cli.live.experiment_screen import chosen
 from det_cli.live.summary import field_rows, next_rows, thin_values
 from det_cli.live.text import Line, Segment, fitted, line, state
-from det_cli.render import STOPPED_EARLY, counted, local_time
+from det_cli.render import counted, local_time
 
 _CURVE = 32
 _QUIET = ("RUNNING", "PULLING", "STARTING", "ASSIGNED", "COMPLETED", "TERMINATING")
@@ -20,9 +20,8 @@ def lines(
 ) -> list[Line]:
     """Return the summary of the only trial of `experiment`. `response` is the trial in the API's JSON."""
     (trial,) = experiment.trials
-    shown_state = STOPPED_EARLY if trial.stopped_early else trial.state
     title = line(
-        Segment(f"Trial {trial.id}", "bold"), "  ", state(shown_state), "  ",
+        Segment(f"Trial {trial.id}", "bold"), "  ", state(trial.shown_state), "  ",
         f"of experiment {experiment.id}, {experiment.name}",
     )  # fmt: skip
     out = [title, line("")]

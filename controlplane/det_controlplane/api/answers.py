@@ -119,6 +119,7 @@ class Trial(TypedDict):
     experimentId: int
     state: str
     stoppedEarly: bool
+    waitsForSearch: bool
     hparams: Values
     startTime: str
     endTime: str | None

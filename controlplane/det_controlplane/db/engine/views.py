@@ -54,6 +54,9 @@ TRIAL_STATE = f"'STATE_' || {SHOWN_TRIAL_STATE}"
 
 # Clients of Determined know no state for trials that the searcher stopped before their whole training.
 STOPPED_EARLY = "(t.stopped_early AND t.state = 'COMPLETED')"
+# They also know no state for trials that wait for their search: such a trial has no allocation and is in no queue.
+WAITS_FOR_SEARCH = """(t.parked AND t.state = 'ACTIVE' AND t.heartbeat_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM allocations a WHERE a.trial_id = t.id AND a.state <> 'TERMINATED'))"""
 
 
 # How a task is called in its log and in listings.
@@ -161,7 +164,7 @@ CHECKPOINT_WORKLOAD = f"""json_build_object('uuid', c.uuid, 'endTime', {time("c.
 
 TRIAL = f"""json_build_object(
     'id', t.id, 'experimentId', t.experiment_id, 'state', {TRIAL_STATE}, 'hparams', t.hparams,
-    'stoppedEarly', {STOPPED_EARLY},
+    'stoppedEarly', {STOPPED_EARLY}, 'waitsForSearch', {WAITS_FOR_SEARCH},
     'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'restarts', t.restarts,
     'totalBatchesProcessed', t.total_batches, 'runnerState', t.runner_state, 'taskId', t.task_id,
     'taskIds', (SELECT json_agg(k.id ORDER BY k.started_at, k.id) FROM tasks k WHERE k.trial_id = t.id),

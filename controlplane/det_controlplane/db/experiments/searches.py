@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import text
 
 from det_controlplane.db.engine.database import Tx, as_json
-from det_controlplane.db.engine.views import STOPPED_EARLY, time
+from det_controlplane.db.engine.views import STOPPED_EARLY, WAITS_FOR_SEARCH, time
 
 _SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""
@@ -86,7 +86,7 @@ _SEARCHING = text("""
 # The progress of a trial: its batches, or the time metric that it reported with validations.
 _TRIALS = """
     SELECT t.id, t.request_id::text AS request_id, t.state::text AS state, t.searcher_metric AS value,
-           {stopped_early} AS stopped_early,
+           {stopped_early} AS stopped_early, {waits} AS waits,
            coalesce(CASE WHEN jsonb_typeof(m.longest) = 'number' THEN m.longest::double precision END, t.total_batches) AS trained,
            {given} AS given
     FROM trials t, LATERAL (
@@ -99,8 +99,10 @@ _GIVEN = f"""json_build_object('hparams', t.hparams, 'batches', t.total_batches,
     'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'wallClockTime', (
         SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, now()) - a.started_at)), 0)
         FROM allocations a WHERE a.trial_id = t.id))"""
-_TRIALS_OF = text(_TRIALS.format(given="NULL", stopped_early=STOPPED_EARLY))
-_TRIALS_WITH = text(_TRIALS.format(given=_GIVEN, stopped_early=STOPPED_EARLY))
+_TRIALS_OF = text(_TRIALS.format(given="NULL", stopped_early=STOPPED_EARLY, waits=WAITS_FOR_SEARCH))
+_TRIALS_WITH = text(
+    _TRIALS.format(given=_GIVEN, stopped_early=STOPPED_EARLY, waits=WAITS_FOR_SEARCH)
+)
 _SCORED = text(
     "SELECT hparams, searcher_metric FROM trials WHERE experiment_id = :id AND searcher_metric IS NOT NULL ORDER BY id"
 )
@@ -124,6 +126,7 @@ class SearchedTrial:
     state: str
     value: float | None  # the best of the searcher metric
     stopped_early: bool
+    waits: bool  # for the search, without slots
     trained: float
     given: dict[str, Any]
 
@@ -143,6 +146,7 @@ def trials_of(tx: Tx, experiment_id: int, unit: str, *, whole: bool) -> list[Sea
             state=r.state,
             value=_finite(r.value),
             stopped_early=r.stopped_early,
+            waits=r.waits,
             trained=r.trained,
             given=r.given or {},
         )

@@ -40,7 +40,7 @@ _EXPERIMENT_FROM = views.EXPERIMENT_FROM.replace(" JOIN ", " LEFT JOIN ")
 _RUNS = text(f"trials t JOIN ({_EXPERIMENT_FROM}) ON e.id = t.experiment_id")
 # Clients expect the stored state here. `shownState` also distinguishes queued from running work.
 _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', 'STATE_' || t.state,
-    'shownState', {views.TRIAL_STATE}, 'stoppedEarly', {views.STOPPED_EARLY},
+    'shownState', {views.TRIAL_STATE}, 'stoppedEarly', {views.STOPPED_EARLY}, 'waitsForSearch', {views.WAITS_FOR_SEARCH},
     'startTime', {views.time("t.started_at")}, 'endTime', {views.time("t.ended_at")},
     'duration', floor(date_part('epoch', coalesce(t.ended_at, now()) - t.started_at))::integer,
     'archived', t.archived, 'parentArchived', e.archived OR p.archived OR w.archived, 'labels', e.labels, 'userId', e.user_id,

@@ -108,7 +108,7 @@ class _SearchView:
         last = judgements[-1] if judgements else None
         return {
             "id": trial.id, "state": f"STATE_{trial.state}", "stoppedEarly": trial.stopped_early,
-            "trained": trial.trained, "value": trial.value, "rungValue": self._rung_value(bracket, last),
+            "waitsForSearch": trial.waits, "trained": trial.trained, "value": trial.value, "rungValue": self._rung_value(bracket, last),
             "bracket": bracket, "rung": len(judgements), "outcome": last.outcome.value if last else None,
             "sentence": self.sentence(trial.request_id, trial.state), **trial.given,
         }  # fmt: skip

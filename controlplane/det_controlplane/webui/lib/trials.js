@@ -22,8 +22,8 @@ export function useImportance(experiment) {
   return useLive((signal) => /** @type {Promise<Importances>} */ (get(`/api/v1/experiments/${experiment.id}/importance`, {}, { signal })), [experiment.id, experiment.state], 0, experiment.revision);
 }
 
-/** Return the state that pages show: the searcher may have stopped a trial before its whole training. @param {any} trial @returns {string} */
-export const shownState = (trial) => (trial.stoppedEarly ? "STATE_STOPPED_EARLY" : (trial.shownState ?? trial.state));
+/** Return the state that pages show: the search may have stopped a trial early, or may let it wait without slots. @param {any} trial @returns {string} */
+export const shownState = (trial) => (trial.stoppedEarly ? "STATE_STOPPED_EARLY" : trial.waitsForSearch ? "STATE_WAITING" : (trial.shownState ?? trial.state));
 
 /** Flatten nested hyperparameters to `a.b`. @param {any} hparams @param {string} [under] @returns {Record<string, any>} */
 export function flat(hparams, under = "") {
