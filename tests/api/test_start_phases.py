@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.support.api import Api, Caller, create, report_metrics
+from tests.support.api import Api, Caller, create, report_metrics, trial_of
 from tests.support.rented import RentedCluster
 
 
@@ -40,6 +40,14 @@ def test_start_of_a_trial_shows_where_the_time_went(cluster: RentedCluster, user
     assert datetime.fromisoformat(machine["bootedAt"]) == cluster.time - timedelta(seconds=50)
     cost = sum(phase["usd"] for phase in start["phases"])
     assert cost == pytest.approx(65 * machine["priceUsdHour"] / 3600, rel=0.2)
+
+
+def test_trial_has_the_time_of_its_first_run(cluster: RentedCluster, user: Caller) -> None:
+    waiting_id = trial_of(user, create(user))["id"]
+    trial_id = start_and_report(cluster, user)
+    trial = user.get(f"/api/v1/trials/{trial_id}")["trial"]
+    assert trial["startTime"] < trial["firstRunTime"]
+    assert user.get(f"/api/v1/trials/{waiting_id}")["trial"]["firstRunTime"] is None
 
 
 def test_pool_and_prometheus_show_the_quantiles_of_starts(

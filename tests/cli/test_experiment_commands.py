@@ -124,18 +124,6 @@ def test_tables_show_trials_that_the_searcher_stopped(
     assert "| COMPLETED |" not in out.split("Workloads")[0]
 
 
-@pytest.mark.parametrize(
-    "words", [["e", "list-trials", 1], ["trial", "describe", 10], ["e", "describe", 1]]
-)
-def test_trials_that_wait_at_a_rung_are_not_queued(
-    mine: FakeCluster, det: Det, words: list[str]
-) -> None:
-    mine.trials[10].update(state="STATE_QUEUED", waitsForSearch=True)
-    out = det(*words).out
-    assert "waiting" in out.lower()
-    assert "queued" not in out.lower()
-
-
 def test_list_checkpoints_prints_total_size(mine: FakeCluster, det: Det) -> None:
     (row,) = csv.DictReader(io.StringIO(det("e", "lc", 1, "--csv").out))
     assert (row["UUID"], row["Size"], row["# of Batches"]) == (CKPT, "2.9KB", "200")

@@ -34,9 +34,7 @@ def lines(
 def _rows(
     experiment: Experiment, trial: Trial, response: Mapping[str, Any], reasons: "tuple[Reason, ...]"
 ) -> Iterator[tuple[str, str, str]]:
-    seconds = response.get("wallClockTime")
-    length = f", for {charts.span(float(seconds))}" if seconds else ""
-    yield "ran", f"{local_time(response.get('startTime'))}{length}, in pool {experiment.pool}", ""
+    yield "ran", f"{_run_time(trial, response)}, in pool {experiment.pool}", ""
     if response.get("start"):
         yield "start", _start(response["start"]), ""
     restarts = f", {counted(trial.restarts, 'restart')}" if trial.restarts else ""
@@ -61,6 +59,17 @@ def _rows(
             yield "why", reason.sentence, "bad" if trial.state == "ERROR" else "warn"
         if reason.details:
             yield "details", reason.details, "dim"
+
+
+def _run_time(trial: Trial, response: Mapping[str, Any]) -> str:
+    """Return when the first run of a trial began, and the time that all its runs took."""
+    created = response.get("startTime")
+    # Unmanaged trials have no runs in the cluster, and older clusters do not send the time.
+    first = response.get("firstRunTime") or (created if trial.batches else None)
+    if first is None:
+        return f"not yet, created {local_time(created)}"
+    seconds = response.get("wallClockTime")
+    return local_time(first) + (f", for {charts.span(float(seconds))}" if seconds else "")
 
 
 def _start(start: Mapping[str, Any]) -> str:

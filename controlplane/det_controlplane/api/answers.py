@@ -135,6 +135,7 @@ class Trial(TypedDict):
     logRetentionDays: int | None
     logPolicyMatched: str | None
     wallClockTime: float  # seconds
+    firstRunTime: str | None
     checkpointCount: int
     totalCheckpointSize: str
     bestValidation: Validation | None

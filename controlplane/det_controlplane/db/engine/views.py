@@ -173,6 +173,7 @@ TRIAL = f"""json_build_object(
     'logPolicyMatched', t.log_policy_matched,
     'wallClockTime', (SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, now()) - a.started_at)), 0)
                       FROM allocations a WHERE a.trial_id = t.id AND a.started_at IS NOT NULL),
+    'firstRunTime', (SELECT {time("min(a.started_at)")} FROM allocations a WHERE a.trial_id = t.id),
     'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'),
     'totalCheckpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
                             WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
