@@ -233,7 +233,20 @@ def test_past_deadline_uses_any_machine(cluster: RentedCluster, user: Caller) ->
     cluster.settle()
     cluster.pass_time(hours=3)
     cluster.settle()
-    assert "it has passed, so any machine is used" in reason(user, id)
+    assert "it passed 1.0 h ago, so any machine is used" in reason(user, id)
+
+
+def test_deadline_that_passed_since_the_last_decision_has_passed(
+    cluster: RentedCluster, user: Caller
+) -> None:
+    refuse_spot(cluster)
+    id = submit(user, finish_within="2h", expected_hours=1)
+    cluster.settle()
+    cluster.pass_time(minutes=119)
+    cluster.settle()
+    assert "UTC: 1 min left, about 1.1 h of work" in reason(user, id)
+    cluster.pass_time(minutes=2)
+    assert "it passed 1 min ago, so any machine is used" in reason(user, id)
 
 
 def test_decisions_follow_while_work_waits(cluster: RentedCluster, user: Caller) -> None:

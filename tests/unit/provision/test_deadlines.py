@@ -72,6 +72,18 @@ def test_missing_time_is_no_negative_slack() -> None:
     assert "because the work takes 10.0 h more than is left" in decision.sentence
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (5400, "1.5 h left"), (600, "10 min left"), (20, "20 s left"), (0, "it passed 0 s ago"),
+        (-90, "it passed 2 min ago"), (-7200, "it passed 2.0 h ago"),
+    ],
+)  # fmt: skip
+def test_time_around_a_deadline_is_exact(seconds: float, expected: str) -> None:
+    (decision,) = plan(waiting(job(deadline=NOW + seconds))).deadlines
+    assert expected in decision.sentence
+
+
 def test_last_chance_is_placed_on_no_free_spot_machine() -> None:
     result = plan(waiting(job(deadline=NOW + 21.2 * HOUR), machine("m1", CHEAP)))
     assert capacities(result) == ["on-demand"]

@@ -1,4 +1,4 @@
-"""Read and write points in time as configurations have them."""
+"""Read and write points in time as configurations have them, and durations as sentences have them."""
 
 from datetime import datetime, timezone
 
@@ -20,3 +20,11 @@ def parse_moment(text: str) -> datetime:
 
 def format_moment(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_hours(hours: float) -> str:
+    """Return a duration such as 21.5 h, 45 min or 20 s."""
+    if hours >= 1:
+        return f"{hours:.1f} h"
+    seconds = hours * 3600
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import NamedTuple
 
+from det_controlplane.core.config.moments import format_hours
 from det_controlplane.core.lifecycle.machine import MachineState
 
 from .cooldown import Cooldowns, clock
@@ -113,7 +114,8 @@ class _Decision:
 
     def decide(self) -> DeadlineDecision:
         if self._left_h <= 0:
-            return self._any_machine("it has passed, so any machine is used")
+            passed = format_hours(abs(self._left_h))
+            return self._any_machine(f"it passed {passed} ago, so any machine is used")
         if self._work_h is None:
             cause = "its pace is not known before the first 2 % of progress, so any machine is used"
             return self._any_machine(f"{cause}; set resources.expected_hours to choose earlier")
@@ -233,14 +235,15 @@ class _Decision:
         )
         if self._left_h <= 0:
             return f"deadline {when}"
-        work = "" if self._work_h is None else f", about {self._work_h:.1f} h of work"
-        return f"deadline {when}: {self._left_h:.1f} h left{work}"
+        work = "" if self._work_h is None else f", about {format_hours(self._work_h)} of work"
+        return f"deadline {when}: {format_hours(self._left_h)} left{work}"
 
     def _why(self, choice: Choice, place: Place) -> str:
         slack_h = self._left_h - (self._work_h or 0.0)
-        slack = f"{slack_h:.1f} h of slack"
+        slack = f"{format_hours(max(0.0, slack_h))} of slack"
         if choice.is_last_chance and slack_h < 0:
-            return f"uses machines on demand, because the work takes {-slack_h:.1f} h more than is left"
+            missing = format_hours(-slack_h)
+            return f"uses machines on demand, because the work takes {missing} more than is left"
         if choice.is_last_chance:
             return (
                 f"uses machines on demand, because {slack} cannot cover the loss of a spot machine"

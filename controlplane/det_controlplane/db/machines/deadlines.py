@@ -84,8 +84,9 @@ _FREE = text("""
 
 
 class Deadline(NamedTuple):
-    """The last sentence about a deadline, and the pool of its experiment."""
+    """A deadline with the last sentence about it, and the pool of its experiment."""
 
+    deadline: datetime
     sentence: str
     pool: str
 
@@ -114,7 +115,7 @@ def remove(tx: Tx, experiment_id: int) -> None:
 
 def of(tx: Tx, experiment_id: int) -> Deadline | None:
     e, j = schema.experiments, schema.jobs
-    query = select(_d.sentence, j.c.pool).select_from(
+    query = select(_d.deadline, _d.sentence, j.c.pool).select_from(
         schema.deadlines.join(e, e.c.id == _d.experiment_id).join(j, j.c.id == e.c.job_id)
     )
     row = tx.execute(query.where(_d.experiment_id == experiment_id)).first()

@@ -167,10 +167,10 @@ def _deadline(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
     row = None if experiment_id is None else deadlines.of(tx, experiment_id)
     if row is None:
         return ""
-    pool = ctx.config.pool(row.pool)
-    if pool is not None and pool.offers:
+    pool, now = ctx.config.pool(row.pool), ctx.now()
+    # The stored sentence of a deadline that has passed since may still say how much time is left.
+    if pool is not None and pool.offers and now < row.deadline:
         return row.sentence or "its deadline is looked at in a moment"
-    now = ctx.now()
     jobs = (job for job in deadlines.jobs(tx, row.pool, now) if job.experiment_id == experiment_id)
     return next((watched(job, now.timestamp()).sentence for job in jobs), "")
 
