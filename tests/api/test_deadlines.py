@@ -104,6 +104,19 @@ def test_impossible_deadline_is_refused(
     assert message in str(refusal.value)
 
 
+def test_refusal_in_a_pool_of_own_machines_mentions_no_rented_ones(
+    database: Database, tmp_path: Path
+) -> None:
+    with rented_cluster(database, tmp_path, ()) as cluster:
+        user = cluster.api.signed_in("determined")
+        with pytest.raises(AssertionError, match="400") as refusal:
+            submit(user, finish_within="20h", expected_hours=20)
+    assert (
+        "is 20.0 h away, and it needs 20 h of work and a reserve of 5 %; the earliest possible time is"
+        " 2026-01-01T21:00:00Z" in str(refusal.value)
+    )
+
+
 def test_work_with_slack_is_rented_on_spot_machines_only(
     cluster: RentedCluster, user: Caller
 ) -> None:

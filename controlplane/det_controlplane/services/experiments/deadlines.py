@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from det_controlplane.core.config.moments import format_moment, parse_moment
+from det_controlplane.core.config.moments import format_hours, format_moment, parse_moment
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.provision.work_left import earliest_end
 from det_controlplane.db.engine.database import Tx
@@ -15,7 +15,7 @@ from det_controlplane.services.experiments.live import LiveExperiment
 
 
 def settle(ctx: Context, tx: Tx, config: dict[str, Any], pool: str) -> None:
-    """Replace `finish_within` by the deadline, and refuse a deadline that cannot be met even on demand."""
+    """Replace `finish_within` by the deadline, and refuse a deadline that cannot be met."""
     resources = config["resources"]
     span_s, now = resources.pop("finish_within", None), ctx.now()
     path = "resources.deadline" if span_s is None else "resources.finish_within"
@@ -38,9 +38,9 @@ def _fault(
 ) -> str:
     """Return why a deadline is refused, or an empty text."""
     expected_h = resources.get("expected_hours")
-    settings, startup_h = ctx.config.pool(pool), 0.0
-    if settings is not None and settings.offers:
-        startup_h = deadlines.startup_h(tx, pool)
+    settings = ctx.config.pool(pool)
+    rents = settings is not None and bool(settings.offers)
+    startup_h = deadlines.startup_h(tx, pool) if rents else 0.0
     earliest_s = earliest_end(now.timestamp(), expected_h, startup_h)
     earliest = datetime.fromtimestamp(earliest_s, timezone.utc)
     possible = f"the earliest possible time is {format_moment(earliest)}"
@@ -49,16 +49,16 @@ def _fault(
         return f"{format_moment(deadline)} is in the past; {possible}{without}"
     if deadline >= earliest:
         return ""
-    left_h, need = (deadline - now).total_seconds() / 3600, f"{_duration(startup_h)} to start"
-    if expected_h:
-        need = f"{expected_h:g} h of work, a reserve of 5 % and {need}"
-    return (
-        f"is {_duration(left_h)} away, and even machines on demand need {need}; {possible}{without}"
-    )
+    left = format_hours((deadline - now).total_seconds() / 3600)
+    return f"is {left} away, and {_need(expected_h, startup_h, rents)}; {possible}{without}"
 
 
-def _duration(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+def _need(expected_h: float | None, startup_h: float, rents: bool) -> str:
+    """Return the time until the earliest end. Machines that the pool does not rent need no start."""
+    if not rents:
+        return f"it needs {expected_h:g} h of work and a reserve of 5 %"
+    work = f"{expected_h:g} h of work, a reserve of 5 % and " if expected_h else ""
+    return f"even machines on demand need {work}{format_hours(startup_h)} to start"
 
 
 def store(tx: Tx, experiment_id: int, config: dict[str, Any]) -> None:
