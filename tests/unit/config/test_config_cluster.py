@@ -129,7 +129,7 @@ def test_keys_of_determineds_master_are_accepted_and_reported() -> None:
 
 
 def test_collector_of_telemetry_is_off_unless_enabled() -> None:
-    section = {"otel_endpoint": "collector:4318/"}
+    section = {"otel_endpoint": "http://collector:4318/"}
     assert load_cluster({"telemetry": section}).telemetry == Telemetry()
     telemetry = load_cluster({"telemetry": {**section, "otel_enabled": True}}).telemetry
     assert telemetry == Telemetry("http://collector:4318", "http://collector:4318")
@@ -140,6 +140,16 @@ def test_collector_of_telemetry_is_off_unless_enabled() -> None:
     [
         ({"otel_enabled": True}, "telemetry.otel_endpoint", "is required with otel_enabled"),
         ({"otel_endpoint": "localhost:4317"}, "telemetry.otel_endpoint", "usually port 4318"),
+        (
+            {"otel_endpoint": "collector:4318"},
+            "telemetry.otel_endpoint",
+            "has no scheme: write http://collector:4318, or https://collector:4318",
+        ),
+        (
+            {"otel_task_endpoint": "//c:1"},
+            "telemetry.otel_task_endpoint",
+            "has no scheme: write http://c:1,",
+        ),
         ({"otel_endpoint": "ftp://x"}, "telemetry.otel_endpoint", "as http://collector:4318"),
         ({"otel_endpoint": "http://x:y"}, "telemetry.otel_endpoint", "as http://collector:4318"),
         ({"otel_headers": {"a": 1}}, "telemetry.otel_headers", "must contain texts"),

@@ -42,8 +42,9 @@ def _address(reader: Reader, key: str) -> str:
     text = reader.text(key, "").rstrip("/")
     if not text:
         return ""
+    bare = "" if "://" in text else text.lstrip("/")
     try:
-        url = urlsplit(text if "://" in text else f"http://{text}")
+        url = urlsplit(f"http://{bare}" if bare else text)
         port = url.port
     except ValueError:
         url, port = urlsplit(""), None
@@ -52,4 +53,7 @@ def _address(reader: Reader, key: str) -> str:
     elif port == _GRPC_PORT:
         message = "has the port of gRPC: give the address of OTLP over HTTP, usually port 4318"
         reader.refuse(key, message)
+    elif bare:
+        tls = f"https://{bare} if the collector uses TLS"
+        reader.refuse(key, f"has no scheme: write http://{bare}, or {tls}")
     return url.geturl()
