@@ -228,6 +228,29 @@ def test_run_on_spot_moves_to_demand_before_a_loss_could_make_it_late(
     assert "it moves to a machine for its deadline" in reason(user, id)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90m", "2026-01-01T01:30:00Z"),
+        ("1h30m", "2026-01-01T01:30:00Z"),
+        ("2026-01-02T00:00+01:00", "2026-01-01T23:00:00Z"),
+    ],
+)
+def test_deadline_is_set_to_a_time_or_a_duration(user: Caller, text: str, expected: str) -> None:
+    path = f"/api/v1/experiments/{submit(user)}"
+    user.done("PATCH", path, {"resources": {"deadline": text}})
+    assert user.get(path)["experiment"]["config"]["resources"]["deadline"] == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "", "3x", "0h", "9" * 400 + "h", "9999999999h"])
+def test_wrong_deadline_is_refused_with_examples(user: Caller, text: str) -> None:
+    path = f"/api/v1/experiments/{submit(user)}"
+    response = user.ask("PATCH", path, {"resources": {"deadline": text}})
+    assert response.status == 400
+    assert "deadline" in response.error
+    assert "a duration such as 3h" in response.error or "is in the past" in response.error
+
+
 def test_deadline_is_removed(cluster: RentedCluster, user: Caller) -> None:
     refuse_spot(cluster)
     id = submit(user, finish_within="30h", expected_hours=10)

@@ -486,6 +486,14 @@ def test_each_setting_sends_one_patch_request(
     assert request.body == {"id": 1, **sent}
 
 
+def test_set_deadline_prints_the_time_of_a_duration(mine: FakeCluster, det: Det) -> None:
+    mine.experiments[1]["deadline"] = {"time": "2026-11-20T13:00:00Z"}
+    out = det("e", "set", "deadline", 1, "3h").out
+    assert out == "Set `deadline` of experiment 1 to 2026-11-20 13:00:00+0000\n"
+    (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
+    assert request.body == {"id": 1, "resources": {"deadline": "3h"}}
+
+
 def test_gc_policy_lists_checkpoints_to_delete_and_requires_yes(
     mine: FakeCluster, det: Det
 ) -> None:

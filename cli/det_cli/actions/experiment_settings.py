@@ -8,7 +8,7 @@ from determined.common.http import Session
 from det_cli import prompts
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import Column, counted, say, show
+from det_cli.render import Column, counted, local_time, say, show
 
 _RESOURCES = ("maxSlots", "priority", "weight", "deadline")
 _FOREVER = -1
@@ -27,9 +27,11 @@ def set_field(args: argparse.Namespace) -> None:
     if args.field in _RESOURCES:
         change = {"resources": change}
     path = f"{V1}/experiments/{args.experiment_id}"
-    connect(args).patch(path, {"id": args.experiment_id, **change})
+    response = connect(args).patch(path, {"id": args.experiment_id, **change})
     name = args.command_path.rpartition(" ")[2].replace("-", "_")
-    print(f"Set `{name}` of experiment {args.experiment_id} to {value}")
+    deadline = response["experiment"].get("deadline") if args.field == "deadline" else None
+    shown = local_time(deadline["time"]) if deadline else value
+    print(f"Set `{name}` of experiment {args.experiment_id} to {shown}")
 
 
 def _max_slots(text: str) -> "int | None":

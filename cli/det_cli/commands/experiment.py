@@ -262,7 +262,7 @@ EXPERIMENT = Group(
             Arg(
                 "value",
                 metavar="TIME",
-                help="a time with a zone, such as 2026-12-04T18:00Z, or none",
+                help="a time with a zone, such as 2026-12-04T18:00Z, a duration from now, such as 3h, or none",
             ),
         ),
         _set(

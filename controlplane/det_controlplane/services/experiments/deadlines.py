@@ -1,8 +1,10 @@
 """Deadlines of experiments: check them when they are set, and store them."""
 
+import contextlib
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from det_controlplane.core.config import sizes
 from det_controlplane.core.config.moments import format_hours, format_moment, parse_moment
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.provision.work_left import earliest_end
@@ -72,14 +74,14 @@ def store(tx: Tx, experiment_id: int, config: dict[str, Any]) -> None:
 
 
 def change(experiment: LiveExperiment, text: str) -> None:
-    """Set the deadline of an experiment that has not ended, or remove it if the text is `none`."""
+    """Set the deadline of an experiment that has not ended to a time or a duration from now. `none` removes it."""
     row, tx = experiment.row, experiment.tx
     if row.state.terminal:
         raise Missing(f"experiment {row.id} has ended: it needs no deadline")
     config = experiments.config(tx, row.id)
     resources = {k: v for k, v in config["resources"].items() if k != "deadline"}
     if text != "none":
-        resources["deadline"] = _normalized(text)
+        resources["deadline"] = _normalized(text, experiment.now)
         if parse_moment(resources["deadline"]) <= experiment.now:
             raise Invalid(f"deadline {resources['deadline']} is in the past; set a later one")
     experiments.change(tx, row.id, config=config | {"resources": resources})
@@ -87,8 +89,10 @@ def change(experiment: LiveExperiment, text: str) -> None:
     experiment.change.queue_changed(row.pool)
 
 
-def _normalized(text: str) -> str:
+def _normalized(text: str, now: datetime) -> str:
+    with contextlib.suppress(ValueError, OverflowError):
+        return format_moment(now + timedelta(seconds=sizes.parse_duration_s(text)))
     try:
         return format_moment(parse_moment(text))
-    except ValueError as error:
-        raise Invalid(f"deadline {error}, or `none`") from error
+    except (ValueError, OverflowError) as error:
+        raise Invalid(f"deadline {error}, or a duration such as 3h, or `none`") from error
