@@ -32,6 +32,10 @@ class DataChanged(Exception):
     """An object is not the one that was listed."""
 
 
+class DataMissing(DataChanged):
+    """An object was listed and does not exist any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteObject:
     """An object of a data set. `path` is relative to the mount point, `key` is its name in the store.

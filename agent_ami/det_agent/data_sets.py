@@ -164,7 +164,11 @@ class DataSets:
                 is_open = key.place in self._tasks
             if not is_open:
                 raise DataRefused("the task has ended")
-            self._load_one(task, name, one)
+            try:
+                self._load_one(task, name, one)
+            except DataChanged as e:
+                # The listing of a running task stays, so another request has the same result.
+                raise type(e)(f"{e}; then start the task again, which lists its data sets") from e
         with self._lock:
             task.fetched.pop(path, None)
             task.fetched[path] = None

@@ -12,7 +12,13 @@ from pathlib import Path
 from determined.common.connections import pauses
 
 from det_agent.data_checksums import checksum_for
-from det_agent.data_objects import DataChanged, DataRefused, DataUnavailable, RemoteObject
+from det_agent.data_objects import (
+    DataChanged,
+    DataMissing,
+    DataRefused,
+    DataUnavailable,
+    RemoteObject,
+)
 from det_agent.data_stores import ObjectRequest, Store, raise_for_status
 from det_agent.data_web import Web
 
@@ -175,10 +181,9 @@ class _Download:
         self, response: http.client.HTTPResponse, request: ObjectRequest, *, is_part: bool
     ) -> None:
         if response.status in (404, 412, 416):
-            problem = "has changed since the data set was listed"
             if response.status == 404:
-                problem = f"is in the listing and does not exist: {_REPAIR}"
-            raise DataChanged(f"{self._name} {problem}")
+                raise DataMissing(f"{self._name} is in the listing and does not exist: {_REPAIR}")
+            raise DataChanged(f"{self._name} has changed since the data set was listed")
         raise_for_status(response, self._name)
         if is_part and response.status != 206:
             raise DataRefused(

@@ -22,7 +22,7 @@ from determined.common.connections import Connections
 
 from det_agent.connection_limits import LimitedServer
 from det_agent.credentials import MachineCredentials
-from det_agent.data_objects import DataChanged, DataRefused, DataUnavailable
+from det_agent.data_objects import DataChanged, DataMissing, DataRefused, DataUnavailable
 from det_agent.data_sets import NO_DATA_SETS, DataSets, NoDataSets
 from det_agent.data_transfer import DiskFull
 from det_agent.log_limits import LogLimits
@@ -220,8 +220,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._answer(200, {"files": self.agent.data.files(key, at)})
             self.agent.data.fetch(key, at, name)
             return self._answer(200, {})
-        except (DataRefused, DataChanged) as e:
+        except (DataRefused, DataMissing) as e:
             return self._refuse(404, str(e))
+        except DataChanged as e:
+            return self._refuse(409, str(e))
         except (DataUnavailable, DiskFull, OSError) as e:
             return self._refuse(503, str(e))
 

@@ -54,7 +54,8 @@ def path(name: str) -> str:
 def fetch(name: str) -> str:
     """Wait until a file is there, and return its path.
 
-    Raises FileNotFoundError for a file that the data set does not have, and OSError if it cannot be loaded."""
+    Raises FileNotFoundError for a file that the data set does not have, and OSError if it cannot be loaded or has a
+    wrong checksum."""
     one, relative = _find(name)
     if one is None:
         return name

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from det_agent.data_sets import NO_DATA_SETS, DataSets, NoDataSets
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
 from det_agent.report_delivery import ReportDelivery
@@ -51,14 +52,18 @@ class Caller:
 
 @contextmanager
 def running_gateway(
-    url: str, folder: Path, sessions: ContainerSessions, spool: Spool
+    url: str,
+    folder: Path,
+    sessions: ContainerSessions,
+    spool: Spool,
+    data: DataSets | NoDataSets = NO_DATA_SETS,
 ) -> Iterator[Gateway]:
     upstream = Connections(url)
     reports = TrialReports(
         folder / "reports", ReportDelivery(upstream, lambda: ""), lambda key, text: None
     )
     logs = LogLimits(spool, "agent-1", lines_s=1, bytes_s=1 << 20)
-    agent = GatewayDependencies("agent-1", sessions, logs, reports, upstream)
+    agent = GatewayDependencies("agent-1", sessions, logs, reports, upstream, data=data)
     gateway = Gateway(agent, "127.0.0.1", 0)
     gateway.start()
     try:
