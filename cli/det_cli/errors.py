@@ -168,8 +168,8 @@ def _where_to_look(path: str, message: str) -> str:
         return ""
     if missing == "task" and group not in _INTERACTIVE:
         return (
-            "`det task list` shows active tasks; `det command list --all` and the same command for"
-            " notebooks, shells and TensorBoards also show tasks that ended within a day"
+            "`det task list` shows active tasks; `det job list --all` lists tasks of all types, also those"
+            " that have ended"
         )
     list_command = lists.get(group if missing == "task" else missing) or lists.get(group)
     return f"`{list_command}` lists the existing ones" if list_command else ""

@@ -12,6 +12,10 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
     ("words", "message"),
     [
         ("job update nope -p 3", "`det job list` shows the live ones"),
+        ("job list --all --owner nobody", "`det user list --all` lists the existing ones"),
+        ("job list --all --owner determined --owner nobody", "user 'nobody' not found"),
+        ("job list --all -p nopool", "there is no resource pool 'nopool'"),
+        ("job list --all -p nopool", "`det pool list` lists them"),
         ("why nope", "task 'nope' not found"),
         ("why job nope", "job 'nope' not found: job IDs are UUIDs; `det job list` shows them"),
         ("model list -w nope", "there is no workspace 'nope'"),
@@ -27,9 +31,14 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
         *(
             (
                 words,
-                "hint: `det task list` shows active tasks; `det command list --all` and the same command for",
+                "hint: `det task list` shows active tasks; `det job list --all` lists tasks of all types, also",
             )
-            for words in ("task describe nope", "task logs nope", "why task nope")
+            for words in (
+                "task describe nope",
+                "task logs nope",
+                "task resources nope",
+                "why task nope",
+            )
         ),
         ("notebook describe nope", "hint: `det notebook list --all` lists"),
         ("instance describe nope", "hint: `det instance list --all` lists"),

@@ -8,7 +8,7 @@ from determined.common.http import Session
 
 from det_cli.actions import work
 from det_cli.connection import V1, connect, paged, pages
-from det_cli.errors import MissingError, UsageError, require_change
+from det_cli.errors import UsageError, require_change
 from det_cli.render import Column, local_time, say, show
 
 _PREFIX = re.compile(r"[0-9a-f-]{1,35}", re.IGNORECASE)  # a whole id has 36 characters
@@ -27,7 +27,7 @@ def list_(args: argparse.Namespace) -> None:
         return
     work.refuse_without_all(args)
     session = connect(args)
-    pool = _pool(session, args.resource_pool)
+    pool = work.pool_named(session, args.resource_pool)
     order = "ORDER_BY_DESC" if args.reverse else "ORDER_BY_ASC"
     filters = {"resourcePool": pool["name"], "orderBy": order}
     rows = paged(session, args, "/job-queues-v2", "jobs", **filters)
@@ -37,16 +37,6 @@ def list_(args: argparse.Namespace) -> None:
     for job in jobs:
         if job.get("resourcePool", pool["name"]) != pool["name"] and job.get("why"):
             say(f"{job.get('name') or job['jobId']}: {job['why']}")
-
-
-def _pool(session: Session, name: "str | None") -> dict[str, Any]:
-    pools = list(pages(session, "/resource-pools", "resourcePools"))
-    for pool in pools:
-        if pool["name"] == name or (name is None and pool["defaultComputePool"]):
-            return dict(pool)
-    names = ", ".join(p["name"] for p in pools) or "none"
-    description = f"resource pool '{name}'" if name else "a default resource pool"
-    raise MissingError(f"there is no {description}", f"the pools are: {names}")
 
 
 def _columns(scheduler: str) -> tuple[Column, ...]:

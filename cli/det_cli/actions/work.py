@@ -3,17 +3,17 @@
 import argparse
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
 from determined.common.http import Session
 
-from det_cli.actions import costs
+from det_cli.actions import costs, users
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
-from det_cli.errors import UsageError
+from det_cli.errors import MissingError, UsageError
 from det_cli.render import Column, local_time, percent, show, state_text
 
 _PAGE = 200
@@ -60,10 +60,35 @@ def list_(args: argparse.Namespace) -> None:
     for page in _in_pages(_rows(session, args, query)):
         cost_columns = _add_costs(session, page) or cost_columns
         rows += page
+    if args.limit != 0:
+        _refuse_unknown(session, args, rows)
     filtered = set(query) - {"sortBy", "orderBy", "archived"}
     none = "no work that you may see matches the filters" if filtered else "there is no work yet"
     none = "--limit 0 prints no rows" if args.limit == 0 else none
     show(args, _COLUMNS + cost_columns, rows, {"work": rows}, empty=none)
+
+
+def pool_named(session: Session, name: "str | None") -> dict[str, Any]:
+    """Return a resource pool, or the default one without a name. Raises MissingError."""
+    pools = list(pages(session, "/resource-pools", "resourcePools"))
+    for pool in pools:
+        if pool["name"] == name or (name is None and pool["defaultComputePool"]):
+            return dict(pool)
+    names = ", ".join(p["name"] for p in pools) or "none"
+    description = f"resource pool '{name}'" if name else "a default resource pool"
+    raise MissingError(
+        f"there is no {description}", f"the pools are: {names}; `det pool list` lists them"
+    )
+
+
+def _refuse_unknown(
+    session: Session, args: argparse.Namespace, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Refuse an owner or a pool that does not exist. Work of a deleted pool can still be listed."""
+    for owner in sorted(set(args.owner) - {row["username"] for row in rows}):
+        users.id_of(session, owner)
+    if args.resource_pool and not rows:
+        pool_named(session, args.resource_pool)
 
 
 def _query(args: argparse.Namespace) -> dict[str, Any]:
