@@ -16,6 +16,15 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """Parse a number that is 1 or more."""
+    from argparse import ArgumentTypeError
+
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ArgumentTypeError(f"must be a number, 1 or more, not {text!r}")
+    return int(text)
+
+
 def web_address(text: str) -> str:
     """Parse an HTTP or HTTPS URL."""
     from argparse import ArgumentTypeError

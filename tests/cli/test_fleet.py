@@ -18,6 +18,9 @@ from det_cli.fleet.software import Software, Trust
 from det_cli.fleet.ssh import HostFailed, Ssh
 from determined.common.http import APIError
 
+from tests.cli.conftest import Det
+from tests.support.fake_cluster import FakeCluster
+
 CLUSTER = Cluster("c-1", "https://cluster.example", ("gpus",))
 NOTES = Manifest("c-1", "gpu-1", "0.1.0", "wheel", "config", "systemd", 7)
 HEALTHY = {
@@ -76,6 +79,17 @@ gpu-3 ansible_host=10.0.0.9 ansible_user=root pool=other
         ("gpu-1 address=-oProxyCommand=evil", "is not a host name", ""),
         ("gpu-1 user=-x", "user=-x is not the name of a user", ""),
         ("gpu-1 port=ssh", "port=ssh is not a port", "1 to 65535"),
+        ("gpu-1 user=", "hosts:1: user= has no value", "write user=VALUE, or remove user="),
+        ("gpu-1 ansible_user=", "hosts:1: ansible_user= has no value", "remove ansible_user="),
+        ("gpu-1 pool=a pool=b", "hosts:1: pool= is there twice", "each option of a host once"),
+        (
+            "gpu-1 user=a ansible_user=b",
+            "hosts:1: user= is there twice",
+            "each option of a host once",
+        ),
+        ("gpu-1\ngpu-2 slots=many", "hosts:2: slots=many is unknown", "artificial:4"),
+        ("gpu-1 slots=artificial:0", "hosts:1: slots=artificial:0 is unknown", "artificial:4"),
+        ("gpu-1 slots=4", "hosts:1: slots=4 is unknown", "auto, none, cpu, cuda, rocm"),
         ("gpu-1 service=cron", "service=cron is unknown", "use systemd or process"),
         ("gpu-1 key=/no/such/key", "key=/no/such/key does not exist", "private key"),
         ("gpu-1\ngpu-1", "hosts:2: gpu-1 is also on line 1", "address="),
@@ -96,6 +110,18 @@ def test_a_wrong_hosts_file_is_refused_with_its_line(
         hosts_of(tmp_path, line)
     assert cause in refusal.value.cause
     assert hint in refusal.value.hint
+
+
+@pytest.mark.parametrize("slots", ["auto", "none", "cpu", "cuda", "gpu", "rocm", "artificial:12"])
+def test_slots_of_the_agent_are_accepted(tmp_path: Path, slots: str) -> None:
+    (host,) = hosts_of(tmp_path, f"gpu-1 slots={slots}")
+    assert host.slots == slots
+
+
+def test_no_host_at_a_time_is_refused(cluster: FakeCluster, det: Det) -> None:
+    result = det("agent", "join", "--ssh", "hosts", "--parallel", "0")
+    assert result.code == 2
+    assert "--parallel: must be a number, 1 or more, not '0'" in result.err
 
 
 def test_a_healthy_host_passes_every_check() -> None:

@@ -1,6 +1,6 @@
 """det agent and det slot"""
 
-from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, count, web_address
+from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, count, positive, web_address
 
 WHICH = Arg("agent_id", nargs="?", help="the agent's id")
 ALL = Arg("--all", action="store_true", help="every agent")
@@ -43,7 +43,7 @@ JOIN = (
         help="how tasks run on hosts without runtime=",
     ),
     Arg("--take-over", action="store_true", help="replace agents that were installed otherwise"),
-    Arg("--parallel", type=count, default=10, metavar="N", help="hosts at a time (10)"),
+    Arg("--parallel", type=positive, default=10, metavar="N", help="hosts at a time (10)"),
     Arg(
         "--timeout",
         type=count,

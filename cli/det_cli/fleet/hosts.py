@@ -11,6 +11,7 @@ from det_cli.errors import CommandError
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?")
+_SLOTS = re.compile(r"auto|none|cpu|cuda|gpu|rocm|artificial:[1-9][0-9]*")  # as of det-agent
 # Inventories of Ansible use these names.
 _OF_ANSIBLE = {
     "ansible_host": "address",
@@ -111,6 +112,14 @@ def _values(where: str, options: list[str]) -> Mapping[str, str]:
             near = get_close_matches(name, _OPTIONS, n=1)
             known = f"did you mean {near[0]}=?" if near else f"known are {', '.join(_OPTIONS)}"
             raise CommandError(f"{where}: unknown option {option!r}", known)
+        if name in values:
+            raise CommandError(
+                f"{where}: {name}= is there twice", "write each option of a host once"
+            )
+        if not value:
+            raise CommandError(
+                f"{where}: {given}= has no value", f"write {given}=VALUE, or remove {given}="
+            )
         values[name] = value
     return values
 
@@ -129,6 +138,11 @@ def checked(host: Host, where: str) -> Host:
         value = getattr(host, name)
         if value and value not in choices:
             raise CommandError(f"{where}: {name}={value} is unknown", f"use {' or '.join(choices)}")
+    if host.slots and not _SLOTS.fullmatch(host.slots):
+        raise CommandError(
+            f"{where}: slots={host.slots} is unknown",
+            "use auto, none, cpu, cuda, rocm or artificial:N, such as artificial:4",
+        )
     if host.key and not Path(host.key).expanduser().is_file():
         raise CommandError(
             f"{where}: key={host.key} does not exist", "name the file of the private key"
