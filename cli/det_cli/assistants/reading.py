@@ -9,6 +9,7 @@ from determined.common.pages import V1
 from det_cli import outlooks
 from det_cli.assistants.answers import page, without_empty
 from det_cli.errors import MissingError, UsageError
+from det_cli.render import state_text, trial_state_text
 
 _ROWS = 100  # read at once; the answer has as many as fit
 _LINES = 60
@@ -189,16 +190,12 @@ def _offset(cursor: str) -> int:
     return int(cursor)
 
 
-def _state(value: Any) -> str:
-    return str(value or "").removeprefix("STATE_")
-
-
 def _experiment(row: dict[str, Any]) -> dict[str, Any]:
     return without_empty(
         {
             "id": row.get("id"),
             "name": row.get("name"),
-            "state": _state(row.get("state")),
+            "state": state_text(row.get("state")),
             "progress": round(float(row.get("progress") or 0), 3),
             "user": row.get("username"),
             "trials": row.get("numTrials"),
@@ -226,13 +223,14 @@ def _trial(row: dict[str, Any]) -> dict[str, Any]:
     return without_empty(
         {
             "id": row.get("id"),
-            "state": _state(row.get("state")),
+            "state": trial_state_text(row),
             "batches": row.get("totalBatchesProcessed"),
             "restarts": row.get("restarts"),
             "hparams": row.get("hparams"),
             "searcher_metric": row.get("searcherMetricValue"),
             "best_validation": (best.get("metrics") or {}).get("avgMetrics"),
-            "started": row.get("startTime"),
+            "created": row.get("startTime"),
+            "started": row.get("firstRunTime"),
             "ended": row.get("endTime"),
         }
     )
@@ -268,7 +266,7 @@ def _job(row: dict[str, Any]) -> dict[str, Any]:
             "task_id": "" if is_experiment else entity,
             "name": job.get("name"),
             "user": job.get("username"),
-            "state": _state(summary.get("state")),
+            "state": state_text(summary.get("state")),
             "ahead": None if ahead < 0 else ahead,
             "slots": job.get("requestedSlots"),
             "allocated": job.get("allocatedSlots"),

@@ -12,6 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
+from det_cli import product_version
 from det_cli.assistants.answers import written
 from det_cli.assistants.plans import Plans
 from det_cli.assistants.reading import Reader
@@ -36,7 +37,9 @@ _DESTROY = ToolAnnotations(
 
 def server_for(session: Session, plans: Plans, root: Path, *, allow_writes: bool) -> MCPServer[Any]:
     """Return a server with the tools of a session. Without `allow_writes` no tool changes anything."""
-    server: MCPServer[Any] = _Server("determined", instructions=_INSTRUCTIONS)
+    server: MCPServer[Any] = _Server(
+        "determined", instructions=_INSTRUCTIONS, version=product_version()
+    )
     reader, planner = Reader(session), Planner(session, plans, root)
     readers: list[Tool] = [
         reader.list_experiments, reader.describe_experiment, reader.list_trials, reader.describe_trial,
@@ -96,7 +99,9 @@ def _add(server: "MCPServer[Any]", tool: Tool, annotations: ToolAnnotations) -> 
             if report is None:
                 raise
             hint = f" Next step: {report.hint}." if report.hint else ""
-            raise ToolError(f"{report.cause.rstrip('.')}.{hint}") from e
+            # The API lists states with a prefix that the tools neither take nor return.
+            cause = report.cause.rstrip(".").replace("STATE_", "")
+            raise ToolError(f"{cause}.{hint}") from e
 
     answer.__annotations__ = {**tool.__annotations__, "return": str}
     server.add_tool(answer, annotations=annotations, structured_output=False)
