@@ -8,13 +8,23 @@ No test framework is needed: every rule is a method that asserts.
 """
 
 import json
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from det_controlplane.core.hparams import Categorical, Double, Int, Log, Nested, Space
+from det_controlplane.core.hparams import (
+    Categorical,
+    Const,
+    Double,
+    HParam,
+    Int,
+    Log,
+    Nested,
+    Space,
+)
 from det_controlplane.core.search import (
     Action,
     Create,
@@ -97,10 +107,14 @@ class Driver:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         self._full = report_lengths(self.searcher)[-1]
-        self._ids: list[str] = []
+        self._ids: list[str] = list(self.live)
 
     def run(self) -> "Driver":
         self.fold(Started())
+        return self.finish()
+
+    def finish(self) -> "Driver":
+        """Play the live trials until the search ends."""
         while not self.search.over:
             assert len(self.events) < self.max_events, "the search does not come to an end"
             assert self.live, "no trial is left, and the search does not shut down"
@@ -221,6 +235,19 @@ class SearcherContract:
         for seed in self.seeds:
             assert self.drive(seed).outcome == Shutdown()
 
+    def test_every_trial_has_values_of_the_space(self) -> None:
+        for seed in self.seeds:
+            for actions in self.drive(seed, EVERY_FAULT).actions:
+                for create in (action for action in actions if isinstance(action, Create)):
+                    assert _is_in(Nested(self.space), create.hparams), create.hparams
+
+    def test_larger_metrics_may_be_better(self) -> None:
+        smaller = self.searcher.get("smaller_is_better", True)
+        flipped = {**self.searcher, "smaller_is_better": not smaller}
+        search = new(flipped, self.space, 2)
+        mirror = Driver(search, flipped, 2, self.max_trials, EVERY_FAULT, _negative_loss).run()
+        assert mirror.actions == self.drive(2, EVERY_FAULT).actions
+
     def test_it_ends_whatever_goes_wrong_and_never_exceeds_max_trials(self) -> None:
         for seed in self.seeds:
             assert isinstance(self.drive(seed, EVERY_FAULT).outcome, Shutdown)
@@ -316,6 +343,27 @@ class SearcherContract:
         finally:
             sys.settrace(before)
         return lines / len(live.events)
+
+
+def _is_in(hparam: HParam, value: Any) -> bool:
+    if isinstance(hparam, Nested):
+        names = value.keys() == hparam.members.keys()
+        return names and all(_is_in(part, value[name]) for name, part in hparam.members.items())
+    if isinstance(hparam, Const):
+        return bool(value == hparam.val)
+    if isinstance(hparam, Categorical):
+        return value in hparam.vals
+    if isinstance(hparam, Int):
+        return isinstance(value, int) and hparam.minval <= value <= hparam.maxval
+    ends = [hparam.minval, hparam.maxval]
+    if isinstance(hparam, Log):
+        ends = sorted(hparam.base**exponent for exponent in ends)
+    within = ends[0] <= value <= ends[1]
+    return within or any(math.isclose(value, end, rel_tol=1e-9) for end in ends)
+
+
+def _negative_loss(rng: random.Random, hparams: Mapping[str, Any]) -> float:
+    return -random_loss(rng, hparams)
 
 
 def _always(value: Any) -> Loss:

@@ -1,11 +1,15 @@
 """Journals of searches that were started by earlier versions replay to the same decisions."""
 
 import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.core.search import new
-from det_controlplane.testing.searchers import CONTRACT_SPACE, EVERY_FAULT, Driver
+from det_controlplane.core.search import Create, Shutdown, new, restore
+from det_controlplane.testing.searchers import CONTRACT_SPACE, EVERY_FAULT, DrivenTrial, Driver
+
+_DATA = Path(__file__).parents[2] / "data" / "search"
 
 _TIME = {"metric": "loss", "time_metric": "batches", "max_time": 81, "divisor": 3, "max_trials": 30}
 _LENGTH = {"metric": "loss", "max_length": {"batches": 81}, "divisor": 3, "max_trials": 30}
@@ -40,3 +44,26 @@ def digest(searcher: dict[str, Any]) -> str:
 def test_decisions_are_those_of_earlier_versions(name: str) -> None:
     searcher, expected = DIGESTS[name]
     assert digest(searcher) == expected
+
+
+@pytest.mark.parametrize("form", ["stopping", "promotion"])
+@pytest.mark.parametrize("knows_gain", [True, False])
+def test_model_asha_continues_from_a_snapshot_of_an_earlier_version(
+    form: str, knows_gain: bool
+) -> None:
+    """The decisions may differ from the earlier version, but no trial is lost or created twice."""
+    stored = json.loads((_DATA / f"model_asha_{form}.json").read_text("utf-8"))
+    if not knows_gain:
+        del stored["snapshot"]["cost_ending"], stored["snapshot"]["method"]["proposal"]["gain"]
+    searcher, seed = stored["searcher"], stored["seed"]
+    live = {}
+    for trial in stored["live"]:
+        create = Create(trial["request_id"], trial["seed"], trial["hparams"])
+        live[create.request_id] = DrivenTrial(
+            create, trial["length"], trial["target"], trial["parked"], trial["stopped"]
+        )
+    search = restore(searcher, CONTRACT_SPACE, seed, stored["snapshot"])
+    known = set(stored["known"])
+    driver = Driver(search, searcher, seed, 30, live=live, known=known).finish()
+    assert driver.outcome == Shutdown()
+    assert len(driver.known) == 30

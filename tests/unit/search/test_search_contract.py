@@ -3,11 +3,25 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from det_controlplane.core.hparams import Categorical, Const, Double, Int, Log, Nested, Space
 from det_controlplane.testing.searchers import SearcherContract
 
 _METRIC = {"metric": "loss", "smaller_is_better": True}
 _TIME = {**_METRIC, "time_metric": "batches", "max_time": 81, "divisor": 3}
 _LENGTH = {**_METRIC, "max_length": {"batches": 81}, "divisor": 3}
+
+# Every kind of hyperparameter. The values of the optimizer have hyperparameters of their own.
+_EVERY_KIND: Space = {
+    "optimizer": Categorical(({"name": "adam", "beta": 0.9}, {"name": "sgd"}, "none")),
+    "learning_rate": Log(-5.0, -1.0, 10.0),
+    "one": Log(-3.0, 0.0, 1.0),
+    "half": Log(-3.0, 0.0, 0.5),
+    "net": Nested({"block": Nested({"width": Int(16, 512), "drop": Double(0.0, 0.6)})}),
+    "layers": Int(0, 1),
+    "norm": Categorical((True, False)),
+    "only": Categorical((3,)),
+    "fixed": Const([1, 2]),
+}
 
 
 class TestSingle(SearcherContract):
@@ -103,6 +117,42 @@ class TestModelAshaThatPromotes(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "model_asha", "max_trials": 40}
     max_trials = 40
     seeds = range(4)
+
+
+class TestModelAshaThatStopsInEveryKindOfSpace(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_TIME,
+        "name": "model_asha",
+        "max_trials": 40,
+        "smaller_is_better": False,
+    }
+    max_trials = 40
+    space = _EVERY_KIND
+    seeds = range(2)
+
+    def scaled(self, trials: int) -> None:
+        return None  # other classes measure the cost
+
+
+class TestModelAshaThatPromotesInEveryKindOfSpace(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_LENGTH,
+        "name": "model_asha",
+        "max_trials": 40,
+        "smaller_is_better": False,
+    }
+    max_trials = 40
+    space = _EVERY_KIND
+    seeds = range(2)
+
+    def scaled(self, trials: int) -> None:
+        return None  # other classes measure the cost
+
+
+class TestLocalAshaInEveryKindOfSpace(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "local_asha", "max_trials": 40}
+    max_trials = 40
+    space = _EVERY_KIND
 
 
 class TestModelAshaThatStopsAndEndsEarly(SearcherContract):

@@ -1,10 +1,11 @@
 """The contract kit catches methods that break it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from det_controlplane.core.search import Action, Stop, registry
+from det_controlplane.core.search import Action, Create, Stop, registry
 from det_controlplane.core.search.random_search import RandomSearch
 from det_controlplane.core.search.sampling import Sampler
 from det_controlplane.testing.searchers import SearcherContract
@@ -40,6 +41,18 @@ class StopsTheDead(RandomSearch):
         return [Stop(request_id), *super().exited(request_id)]
 
 
+class Straying(RandomSearch):
+    def started(self) -> Sequence[Action]:
+        first, *others = super().started()
+        assert isinstance(first, Create)
+        return [replace(first, hparams={**first.hparams, "learning_rate": 1.0}), *others]
+
+
+class OneSided(RandomSearch):
+    def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
+        return [Stop(request_id)] if metrics["loss"] > 0.5 else []
+
+
 class Slowing(RandomSearch):
     def exited(self, request_id: str) -> Sequence[Action]:
         for number in range(self._created):
@@ -59,6 +72,8 @@ CATCHES: list[tuple[type[RandomSearch], Callable[[SearcherContract], None]]] = [
     (Forgetful, SearcherContract.test_a_snapshot_taken_anywhere_continues_as_the_original),
     (Moody, SearcherContract.test_replaying_stored_events_gives_the_same_actions),
     (StopsTheDead, SearcherContract.test_it_shuts_down_well_when_all_trials_end_well),
+    (Straying, SearcherContract.test_every_trial_has_values_of_the_space),
+    (OneSided, SearcherContract.test_larger_metrics_may_be_better),
     (Slowing, SearcherContract.test_the_cost_of_an_event_does_not_grow_with_the_trials),
 ]
 

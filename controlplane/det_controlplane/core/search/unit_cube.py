@@ -46,6 +46,8 @@ def _encode(hparam: HParam, value: Any) -> float:
     if isinstance(hparam, Int):
         return (float(value) - hparam.minval + 0.5) / (hparam.maxval - hparam.minval + 1)
     assert isinstance(hparam, (Double, Log))
+    if isinstance(hparam, Log) and hparam.base == 1:
+        return 0.5  # All values are 1, so no logarithm finds their place.
     place = math.log(value, hparam.base) if isinstance(hparam, Log) else value
     return float((place - hparam.minval) / (hparam.maxval - hparam.minval))
 
