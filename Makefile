@@ -77,7 +77,7 @@ sim: $(VENV)/.installed-dev
 	SIM_SEEDS=$(SEEDS) SIM_FIRST_SEED=$(FIRST_SEED) $(RUN)/python -m pytest \
 		-n $(if $(filter 1,$(SEEDS)),0,$(WORKERS)) --dist load \
 		tests/sim/test_world.py tests/sim/test_machine_world.py tests/sim/test_crowded_world.py tests/sim/test_task_world.py \
-		tests/sim/test_gang_world.py tests/sim/test_elastic_world.py
+		tests/sim/test_gang_world.py tests/sim/test_elastic_world.py tests/sim/test_ending_world.py
 
 sim-mutations: $(VENV)/.installed-dev
 	SIM_MUTATIONS=all $(RUN)/python -m pytest -rP \

@@ -9,6 +9,7 @@ from det_controlplane.db.engine.database import Tx
 from sqlalchemy import TextClause, text
 
 from tests.world import rules
+from tests.world.endings import EndWatch
 from tests.world.ledger import Ledger, Run
 from tests.world.replay import Replays
 from tests.world.timeline import Timeline
@@ -126,6 +127,9 @@ class Invariants:
         if self._awaited:
             for row in tx.execute(_GIVEN_UP, {"ids": sorted(self._awaited)}):
                 raise Violation(f"{row.what} was given up while its run waited for it")
+
+    def end_watches(self) -> dict[int, EndWatch]:
+        return self._replays.end_watches()
 
     def is_live(self, container_id: str) -> bool:
         """Return whether a container is of an allocation that lives."""

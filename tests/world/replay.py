@@ -10,6 +10,7 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.services.search.journal import parse_space
 from sqlalchemy import text
 
+from tests.world.endings import EndWatch
 from tests.world.processes import Process
 from tests.world.violation import Violation
 
@@ -34,11 +35,15 @@ class Replay:
     seq: int = 0
     created: list[Create] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
+    end_watch: EndWatch = field(default_factory=EndWatch)
 
     def fold(self, events: Sequence[dict[str, Any]]) -> None:
-        for event in events:
+        for stored_event in events:
             self.seq += 1
-            for action in self.search.fold(search.event_from_json(event)):
+            event = search.event_from_json(stored_event)
+            actions = self.search.fold(event)
+            self.end_watch.see(event, actions, self.search.ending)
+            for action in actions:
                 if isinstance(action, Create):
                     self.created.append(action)
                 elif isinstance(action, search.Stop):
@@ -48,6 +53,10 @@ class Replay:
 class Replays:
     def __init__(self) -> None:
         self._replays: dict[int, Replay] = {}
+
+    def end_watches(self) -> dict[int, EndWatch]:
+        """Return the watches of all searches, by experiment."""
+        return {id: replay.end_watch for id, replay in self._replays.items()}
 
     def check(self, tx: Tx, processes: Sequence[Process]) -> bool:
         """Compare, and return whether there was anything new to fold."""
@@ -82,6 +91,8 @@ class Replays:
             replay = _begin(tx, row.experiment_id)
             replay.fold(_events(tx, row.experiment_id, 0))
             _compare(tx, row.experiment_id, replay)
+            if replay.search.ending != self._replays[row.experiment_id].search.ending:
+                raise Violation(f"experiment {row.experiment_id}: two replays end differently")
             if replay.search.snapshot() != self._replays[row.experiment_id].search.snapshot():
                 raise Violation(f"experiment {row.experiment_id}: two replays differ")
 
