@@ -67,7 +67,7 @@ def test_note_says_how_many_trials_were_compared(user: Caller, trials: int, note
 
 
 def test_note_says_that_a_method_tries_mostly_good_values(user: Caller) -> None:
-    asha = {
+    asha: dict[str, Any] = {
         "name": "model_asha",
         "time_metric": "batches",
         "max_time": 9,

@@ -49,12 +49,14 @@ def simulate(
     slots: int = 0,
     budget: float = float("inf"),
     observe: Callable[[float, SimulatedTrial], None] | None = None,
+    search: Search | None = None,
 ) -> Simulation:
     """Run a search to its end or until `budget` units are trained. `slots` limits concurrent trials (0: no limit).
 
-    `observe(work, trial)` is called for every report.
+    `observe(work, trial)` is called for every report. It can read the state of `search`, a new search of the caller.
     """
-    world = _World(searcher, space, seed, curve or plausible_curve(searcher), slots, observe)
+    search = search or new(searcher, space, seed)
+    world = _World(search, searcher, curve or plausible_curve(searcher), slots, observe)
     world.run(budget)
     return world.simulation
 
@@ -75,15 +77,14 @@ def plausible_curve(searcher: Searcher) -> Curve:
 class _World:
     def __init__(
         self,
+        search: Search,
         searcher: Searcher,
-        space: Space,
-        seed: int,
         curve: Curve,
         slots: int,
         observe: Callable[[float, SimulatedTrial], None] | None,
     ) -> None:
         self.simulation = Simulation()
-        self._search: Search = new(searcher, space, seed)
+        self._search = search
         self._curve = curve
         self._lengths: Sequence[int] = report_lengths(searcher)
         self._metric, self._unit = str(searcher["metric"]), unit_of(searcher)
