@@ -33,6 +33,12 @@ def test_the_skill_names_only_tools_that_exist() -> None:
         "code_folder",
         "max_cost_usd",
         "next_cursor",
+        "model_asha",
+        "max_trials",
+        "time_metric",
+        "max_time",
+        "expected_gain",
+        "search_ended",
     }
     assert named - tools == set()
     assert len(named) > 8

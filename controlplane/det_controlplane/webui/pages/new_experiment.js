@@ -22,7 +22,7 @@ entrypoint: python3 train.py
 hyperparameters:
   learning_rate: 0.01
 searcher:
-  name: single
+  name: single  # model_asha searches for good hyperparameters
   metric: validation_loss
 `;
 
