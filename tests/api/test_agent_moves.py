@@ -154,3 +154,23 @@ def test_only_operators_move_agents(user: Caller, admin: Caller, agent: PlayedAg
     assert user.ask("POST", "/api/v1/agents/a1/move", {"pool": "reserved"}).status == 403
     missing = admin.ask("POST", "/api/v1/agents/a9/move", {"pool": "reserved"})
     assert missing.status == 404
+
+
+def test_work_of_a_leaving_pool_without_agents_has_the_reason_and_the_fix(
+    api: Api, admin: Caller, user: Caller, agent: PlayedAgent
+) -> None:
+    admin.post("/api/v1/pools", {"settings": {"pool_name": "lab"}})
+    move(admin, "lab")
+    waiting = create(user, activate=True, resources={"resource_pool": "lab"})
+    admin.done("DELETE", "/api/v1/pools/lab", query={"drain": ["true"], "agentsTo": ["default"]})
+    move(admin, "default")
+    api.tick()
+    (why,) = user.get(f"/api/v1/why/experiment/{waiting}")["reasons"]
+    assert why["sentence"] == (
+        "needs 1 slot; resource pool 'lab' is being deleted and has no agent with slots; move it with"
+        f" `det job update {waiting} --resource-pool default`, or keep the pool with `det pool delete lab --cancel`"
+    )
+    job_id = user.get(f"/api/v1/experiments/{waiting}")["experiment"]["jobId"]
+    user.post("/api/v1/job-queues", {"updates": [{"jobId": job_id, "resourcePool": "default"}]})
+    api.tick()
+    assert len(agent.poll()) == 1

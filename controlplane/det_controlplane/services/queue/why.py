@@ -112,22 +112,38 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_pool(ctx: Context, reason: dict[str, Any], experiment_id: int | None) -> dict[str, Any]:
-    """Replace the scheduler's reason for a pool that is no longer configured."""
-    pool = reason.pop("pool")
-    if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
+    """Replace the scheduler's reason for a pool that is not configured any more, or is deleted without agents."""
+    name = reason.pop("pool")
+    pool = ctx.config.pool(name)
+    job = None if reason["trialId"] is None else experiment_id
+    if reason["state"] != "QUEUED":
         return reason
-    sentence = without_pool(ctx, pool, None if reason["trialId"] is None else experiment_id)
-    return reason | {"code": "NO_POOL", "sentence": sentence, "machineReason": None, "noShow": None}
+    if pool is None:
+        sentence = without_pool(ctx, name, job)
+        return reason | {
+            "code": "NO_POOL", "sentence": sentence, "machineReason": None, "noShow": None
+        }  # fmt: skip
+    if pool.is_leaving and not pool.offers and reason["code"] == "NO_AGENTS":
+        need = reason["sentence"].partition("; ")[0]
+        cause = f"resource pool {name!r} is being deleted and has no agent with slots"
+        keep = f"keep the pool with `det pool delete {name} --cancel`"
+        return reason | {"sentence": f"{need}; {cause}; {_way_out(ctx, job)}, or {keep}"}
+    return reason
 
 
 def without_pool(ctx: Context, pool: str, experiment_id: int | None) -> str:
     """Return the reason for a job in a pool that is no longer configured, with the command that moves it."""
     names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
-    default = ctx.config.default_compute_resource_pool
-    way = "start it again in another pool and kill this one"
-    if experiment_id is not None:
-        way = f"move it with `det job update {experiment_id} --resource-pool {default}`"
+    way = _way_out(ctx, experiment_id)
     return f"needs resource pool {pool!r}, which no longer exists; {way} (available: {names})"
+
+
+def _way_out(ctx: Context, experiment_id: int | None) -> str:
+    """Return how a job gets to another pool. Only experiments can move."""
+    if experiment_id is None:
+        return "start it again in another pool and kill this one"
+    default = ctx.config.default_compute_resource_pool
+    return f"move it with `det job update {experiment_id} --resource-pool {default}`"
 
 
 def _describe_decision(ctx: Context, kind: str, id: str, subject: Subject) -> str:
