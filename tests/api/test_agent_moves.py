@@ -29,6 +29,22 @@ def test_an_idle_agent_moves_at_once(
     assert int(order["spec"]["env"]["DET_EXPERIMENT_ID"]) == experiment
 
 
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_disabled_agent_stays_disabled_in_its_new_pool(
+    admin: Caller, agent: PlayedAgent, drain: bool
+) -> None:
+    assert admin.get("/api/v1/agents/a1")["agent"]["disabled"] is False
+    admin.post("/api/v1/agents/a1/disable", {"agentId": "a1", "drain": drain})
+    moved = move(admin)
+    assert (moved["resourcePools"], moved["disabled"], moved["enabled"]) == (
+        ["reserved"],
+        True,
+        False,
+    )
+    admin.post("/api/v1/agents/a1/enable")
+    assert admin.get("/api/v1/agents/a1")["agent"]["disabled"] is False
+
+
 def test_a_busy_agent_finishes_its_work_first(
     api: Api, admin: Caller, user: Caller, agent: PlayedAgent
 ) -> None:

@@ -269,3 +269,20 @@ def test_agent_move_tells_when_the_agent_moves(pools: FakeCluster, det: Det) -> 
     assert "moves to pool gpu after its work" in result.err
     pools.on("POST", "/api/v1/agents/a1/move", {"agent": {"movesTo": None}})
     assert "is in pool gpu" in det("agent", "move", "a1", "gpu").err
+
+
+@pytest.mark.parametrize(
+    ("moves_to", "expected"),
+    [
+        (None, "It stays disabled: `det agent enable a1` lets it take work."),
+        ("gpu", "It stays disabled: `det agent enable a1` after the move lets it take work."),
+    ],
+)
+def test_move_of_a_disabled_agent_says_that_it_stays_disabled(
+    pools: FakeCluster, det: Det, moves_to: "str | None", expected: str
+) -> None:
+    agent = {"movesTo": moves_to, "disabled": True}
+    pools.on("POST", "/api/v1/agents/a1/move", {"agent": agent})
+    assert expected in det("agent", "move", "a1", "gpu").err
+    pools.on("POST", "/api/v1/agents/a1/move", {"agent": {**agent, "disabled": False}})
+    assert "disabled" not in det("agent", "move", "a1", "gpu").err

@@ -121,6 +121,9 @@ def move(args: argparse.Namespace) -> None:
         say(f"`det agent enable {args.agent_id}` calls the move off.")
     else:
         say(f"Agent {args.agent_id} is in pool {args.pool_name}.")
+    if agent.get("disabled"):
+        after = " after the move" if agent["movesTo"] else ""
+        say(f"It stays disabled: `det agent enable {args.agent_id}`{after} lets it take work.")
 
 
 def _agent_ids(session: Session, args: argparse.Namespace) -> list[str]:

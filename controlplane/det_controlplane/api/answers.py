@@ -416,6 +416,7 @@ class Agent(TypedDict):
     resourcePools: list[str]
     enabled: bool
     draining: bool
+    disabled: bool  # by an administrator, also with --drain
     movesTo: str | None  # the pool that gets it after its work
     outOfService: str
     links: list[Any]  # [slot, slot, kind]

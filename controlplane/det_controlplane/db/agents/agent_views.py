@@ -36,6 +36,7 @@ _SHOWN_AGENT = fields(
         "resourcePools": "json_build_array(a.pool)",
         "enabled": f"{_IN_SERVICE}::text",
         "draining": "(a.draining OR a.moves_to IS NOT NULL)::text",
+        "disabled": "(NOT a.enabled OR a.draining)::text",
         "movesTo": "coalesce(to_json(a.moves_to)::text, 'null')",
         "outOfService": "to_json(a.out_of_service)",
         "links": "a.links::text",
