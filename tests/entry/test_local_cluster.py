@@ -122,7 +122,12 @@ def test_data_survives_a_restart_and_is_deleted_on_request(
     cluster.do("cluster-down")
     assert cluster.do("cluster-up") == 0
     assert cluster.get("/info")[1]["cluster_id"] == before
+    capsys.readouterr()
     cluster.do("cluster-down", delete_db=True)
+    warning = "warning: --delete-db deletes the database: 0 experiments, 0 records of checkpoints and 2 users"
+    lines = capsys.readouterr().err.splitlines()
+    assert warning in lines
+    assert lines.index(warning) < len(lines) - 1, "the warning comes before the deletion"
     assert cluster.up(agents=0) == 0
     assert cluster.get("/info")[1]["cluster_id"] != before
 

@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from det_controlplane.entry.local import certificate, rented
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.errors import LocalError
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles
-from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
+from det_controlplane.entry.local.plan import BadPlan, Plan, deletion_warning, plan, with_agent
 from det_controlplane.services.maintenance.gauges import Rented
 
 
@@ -406,6 +407,29 @@ def test_stop_warns_about_machines_that_still_cost_money() -> None:
     assert "`cluster-up` manages them again" in second
     assert "in the console" in list(rented.warnings_at_stop(machines, is_deleted=True))[1]
     assert not list(rented.warnings_at_stop(Rented(0, 0.0, ()), is_deleted=False))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((1200, 1, 3), "1,200 experiments, 1 record of a checkpoint and 3 users"),
+        ((1, 0, 1), "1 experiment, 0 records of checkpoints and 1 user"),
+        ((), "all experiments, records of checkpoints and users"),
+    ],
+)
+def test_deletion_of_the_database_names_its_content(
+    files: LocalFiles, numbers: tuple[int, ...], expected: str
+) -> None:
+    records = dict(zip(("experiments", "checkpoints", "users"), numbers, strict=False))
+    keep(files, planned(files))
+    warning = deletion_warning(files, records)
+    assert warning == f"--delete-db deletes the database: {expected}"
+
+
+def test_deletion_keeps_a_database_elsewhere(files: LocalFiles) -> None:
+    desired = planned(files).desired
+    files.write_desired(replace(desired, database_url="postgresql://db.example/det"))
+    assert "The database of --db stays" in deletion_warning(files, {})
 
 
 def test_accepts_an_agent_of_a_pool_in_the_database(files: LocalFiles) -> None:

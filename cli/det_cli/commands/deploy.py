@@ -45,7 +45,11 @@ TLS = (
     Arg("--no-tls", action="store_true", help="serve plain HTTP even to other machines"),
 )
 RUNTIME = Arg("--container-runtime", metavar="KIND", help="how tasks run: auto, docker or process")
-DELETE_DB = Arg("--delete-db", action="store_true", help="delete the database with all experiments")
+DELETE_DB = Arg(
+    "--delete-db",
+    action="store_true",
+    help="delete the database with experiments, users and records of checkpoints",
+)
 WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into all tasks")
 GPU = (
     Arg(

@@ -65,6 +65,11 @@ _TICKS = text("""
            (SELECT extract(epoch FROM cast(:now AS timestamptz) - min(due_at)) FROM outbox) AS overdue_s
     FROM cluster c
 """)
+_RECORDS = text("""
+    SELECT (SELECT count(*) FROM experiments) AS experiments,
+           (SELECT count(*) FROM checkpoints WHERE state <> 'DELETED') AS checkpoints,
+           (SELECT count(*) FROM users) AS users
+""")
 _LOG_LINES = text("""
     SELECT level, count(*) AS lines FROM master_logs
     WHERE logged_at > cast(:now AS timestamptz) - interval '5 minutes' AND level IN ('WARNING', 'ERROR', 'CRITICAL')
@@ -88,6 +93,11 @@ def gpus(tx: Tx) -> list[dict[str, Any]]:
 
 def labels(tx: Tx) -> list[dict[str, Any]]:
     return _dicts(tx, _LABELS)
+
+
+def records(tx: Tx) -> dict[str, int]:
+    """Return the numbers of experiments, checkpoints that are not deleted, and users."""
+    return dict(tx.execute(_RECORDS).one()._mapping)
 
 
 def agents(tx: Tx) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.files import LocalFiles
 from det_controlplane.services.maintenance.gauges import Rented
 
-STATUS_PATH = "/local/status"
+STATUS_PATH, RECORDS_PATH = "/local/status", "/local/records"
 API, AGENT_PREFIX = "api", "agent-"
 SAYS = "det api: "  # start of the log line of an API that gives up
 _UP_S = 100.0
@@ -61,6 +61,12 @@ def rented(files: LocalFiles) -> Rented:
     answer = _get(files, STATUS_PATH)
     found = answer[1].get("rented") if answer and answer[0] == 200 else None
     return Rented(**found) if found else Rented(0, 0.0, ())
+
+
+def records(files: LocalFiles) -> dict[str, int]:
+    """Return how many experiments, checkpoints and users the running cluster has; {} if it does not answer."""
+    answer = _get(files, RECORDS_PATH)
+    return dict(answer[1]) if answer and answer[0] == 200 else {}
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:

@@ -139,6 +139,8 @@ def _has_begun(files: LocalFiles) -> bool:
 def _start(files: LocalFiles, args: Any) -> int:
     data_version.require_known_files(files)
     if getattr(args, "delete_db", False):
+        if files.has_cluster():
+            _say(f"warning: {plan.deletion_warning(files, {})}")
         plan.remove_data(files)
     data_version.require_known_schema(files)
     files.make()
@@ -202,6 +204,8 @@ def cluster_down(args: Any) -> int:
         raise _no_cluster_error(files)
     _require_unused(files)
     machines = client.rented(files)
+    if delete:
+        _say(f"warning: {plan.deletion_warning(files, client.records(files))}")
     _stop(files)
     if delete:
         plan.remove_data(files)

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,27 @@ def with_agent(files: LocalFiles, agent: LocalAgent, pools: Sequence[str] = ()) 
     desired = files.desired().with_agent(replace(agent, in_database=in_database))
     _check_pools(desired, list(dict.fromkeys((*configured, *pools))))
     return desired
+
+
+def deletion_warning(files: LocalFiles, records: Mapping[str, int]) -> str:
+    """Return what `--delete-db` deletes. `records` has the numbers, or is empty if they are unknown."""
+    if files.desired().database_url:
+        return (
+            "--delete-db deletes the uploaded code on this machine. The database of --db stays, with its"
+            " experiments and users"
+        )
+    if not records:
+        return "--delete-db deletes the database: all experiments, records of checkpoints and users"
+    nouns = (
+        ("experiment", "experiments"),
+        ("record of a checkpoint", "records of checkpoints"),
+        ("user", "users"),
+    )
+    counts = [
+        f"{records[key]:,} {one if records[key] == 1 else many}"
+        for key, (one, many) in zip(("experiments", "checkpoints", "users"), nouns, strict=True)
+    ]
+    return f"--delete-db deletes the database: {counts[0]}, {counts[1]} and {counts[2]}"
 
 
 def remove_data(files: LocalFiles) -> None:

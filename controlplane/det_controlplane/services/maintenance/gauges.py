@@ -82,6 +82,12 @@ def targets(ctx: Context) -> list[dict[str, Any]]:
     ]
 
 
+def records(ctx: Context) -> dict[str, int]:
+    """Return how many experiments, checkpoints and users the database has."""
+    with ctx.db.autocommit() as tx:
+        return gauges.records(tx)
+
+
 def rented(ctx: Context) -> Rented:
     """Return the number, price and places of the rented machines."""
     with ctx.db.autocommit() as tx:
