@@ -33,7 +33,7 @@ def finish(cluster: Cluster, experiment_id: int) -> str:
 
 @in_processes
 def test_a_slow_rank_is_named_with_its_agent(cluster: Cluster) -> None:
-    experiment = start(cluster, "hyperparameters.slowdown=0.3", "searcher.max_length.batches=600")
+    experiment = start(cluster, "hyperparameters.slowdown=0.3", "searcher.max_length.batches=2000")
     why = cluster.until(
         lambda: re.search(
             r"rank 3 on agent (\S+) is slow .*compute",

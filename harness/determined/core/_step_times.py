@@ -68,7 +68,7 @@ class StepTimes:
         agents = [agent for agent, _ in gathered]
         # Ranks without gradients in some steps have fewer windows.
         for windows in zip(*[windows for _, windows in gathered]):
-            for change in self._detector.observe(windows):
+            for change in self._detector.observe(windows, self._clock()):
                 self._send(change, agents, steps_completed)
         self._send_again(agents, steps_completed)
 

@@ -9,7 +9,10 @@ import math
 import statistics
 from typing import Dict, List, Optional, Sequence, Tuple
 
-# A rank is named if it is slow in three of the last four windows. That takes 60 to 100 steps.
+# A rank is named if it is slow in three of the last four windows, which takes 60 to 100 steps, and if it was not fast
+# for three windows in a row since it became slow. Short steps need this time too: another program that uses a core for
+# some seconds slows many windows.
+LEAST_SLOW_S = 30.0
 WINDOW_STEPS = 20
 _SLOW_WINDOWS, _LAST_WINDOWS = 3, 4
 _WINDOWS_TO_RECOVER = 3
@@ -53,7 +56,9 @@ def summarize(own: Sequence[float], data: Sequence[float]) -> Window:
 class StragglerDetector:
     """Compares the windows of all ranks. It only decides, and reads no clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_slow_s: float = LEAST_SLOW_S) -> None:
+        self._least_slow_s = least_slow_s
+        self._slow_since: Dict[int, float] = {}
         self._last: Dict[int, List[Optional[Straggler]]] = {}  # None: a window that was not slow
         self._fast_windows: Dict[int, int] = {}
         self._named: Dict[int, Straggler] = {}
@@ -63,25 +68,28 @@ class StragglerDetector:
         """Return the named ranks with their newest times."""
         return list(self._named.values())
 
-    def observe(self, windows: Sequence[Window]) -> List[Straggler]:
-        """Add one window of each rank. Return the ranks that became slow, and the ranks that recovered."""
+    def observe(self, windows: Sequence[Window], now: float) -> List[Straggler]:
+        """Add one window of each rank, which ends `now`.
+
+        Return the ranks that became slow, and the ranks that recovered."""
         changes = []
         for rank in range(len(windows)):
             straggler = _compare(rank, windows)
             if straggler is None:
                 change = self._was_fast(rank)
             else:
-                change = self._was_slow(straggler)
+                change = self._was_slow(straggler, now)
             if change is not None:
                 changes.append(change)
         return changes
 
-    def _was_slow(self, straggler: Straggler) -> Optional[Straggler]:
+    def _was_slow(self, straggler: Straggler, now: float) -> Optional[Straggler]:
         rank = straggler.rank
         self._fast_windows[rank] = 0
+        slow_s = now - self._slow_since.setdefault(rank, now)
         windows = [window for window in self._add(rank, straggler) if window is not None]
         is_new = rank not in self._named
-        if len(windows) < _SLOW_WINDOWS and is_new:
+        if is_new and (len(windows) < _SLOW_WINDOWS or slow_s < self._least_slow_s):
             return None
         self._named[rank] = _mean(windows)
         return self._named[rank] if is_new else None
@@ -93,7 +101,10 @@ class StragglerDetector:
     def _was_fast(self, rank: int) -> Optional[Straggler]:
         self._add(rank, None)
         count = self._fast_windows[rank] = self._fast_windows.get(rank, 0) + 1
-        if rank not in self._named or count < _WINDOWS_TO_RECOVER:
+        if count < _WINDOWS_TO_RECOVER:
+            return None
+        self._slow_since.pop(rank, None)
+        if rank not in self._named:
             return None
         return dataclasses.replace(self._named.pop(rank), recovered=True)
 

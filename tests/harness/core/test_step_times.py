@@ -22,7 +22,8 @@ class Chief:
 
 
 class Ranks:
-    def __init__(self, other_s: float) -> None:
+    def __init__(self, other_s: float, step_s: float = 1.0) -> None:
+        self.step_s = step_s
         self.reports: list[dict[str, Any]] = []
         self.now = 0.0
         self.distributed = Chief((other_s, 0.0, 0.0))
@@ -39,6 +40,7 @@ class Ranks:
 
     def train(self, windows: int, own_s: float) -> None:
         for _ in range(windows * WINDOW_STEPS):
+            self.now += self.step_s
             self.steps.add(own_s, 0.0)
 
 
@@ -53,6 +55,14 @@ def test_a_slow_rank_is_reported_with_its_agent_and_step() -> None:
     }  # fmt: skip
 
 
+def test_a_short_time_of_slow_steps_is_not_reported() -> None:
+    ranks = Ranks(other_s=0.125, step_s=0.1)
+    ranks.train(10, 0.1)
+    assert ranks.reports == []
+    ranks.train(10, 0.1)
+    assert len(ranks.reports) == 1
+
+
 def test_the_first_window_does_not_count() -> None:
     ranks = Ranks(other_s=0.1)
     ranks.train(1, 10.0)
@@ -64,7 +74,7 @@ def test_a_rank_that_stays_slow_is_reported_again_after_a_while() -> None:
     ranks = Ranks(other_s=0.125)
     ranks.train(10, 0.1)
     assert len(ranks.reports) == 1
-    ranks.now = REPORT_AGAIN_S
+    ranks.now += REPORT_AGAIN_S
     ranks.train(3, 0.1)
     assert [report["recovered"] for report in ranks.reports] == [False, False]
 

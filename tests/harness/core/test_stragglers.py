@@ -37,16 +37,21 @@ def slowed(
 
 
 def train(
-    ranks: int, steps: int, step_time: StepTime, seed: int = 1, data: float = 0.0
+    ranks: int,
+    steps: int,
+    step_time: StepTime,
+    seed: int = 1,
+    data: float = 0.0,
+    step_s: float = 1.0,
 ) -> list[tuple[int, Straggler]]:
-    """Return the changes that the detector reports, each with its step."""
+    """Return the changes that the detector reports, each with its step. A step takes `step_s` on the clock."""
     rng, detector, changes = random.Random(seed), StragglerDetector(), []
     for end in range(WINDOW_STEPS, steps + 1, WINDOW_STEPS):
         windows = []
         for rank in range(ranks):
             own = [step_time(rng, rank, step) for step in range(end - WINDOW_STEPS, end)]
             windows.append(summarize(own, [max(0.0, s - 0.1) * data for s in own]))
-        changes += [(end, change) for change in detector.observe(windows)]
+        changes += [(end, change) for change in detector.observe(windows, end * step_s)]
     return changes
 
 
@@ -96,6 +101,31 @@ def test_slow_computation_has_its_own_cause() -> None:
 def test_a_recovered_rank_is_reported_once() -> None:
     changes = train(4, 2000, slowed(1, 1.3, 200, until=1000))
     assert [(change.rank, change.recovered) for _, change in changes] == [(1, False), (1, True)]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_busy_core_for_some_seconds_is_not_a_slow_rank(ranks: int, seed: int) -> None:
+    """1,000 steps of 20 ms are 20 s, in which 50 windows are slow."""
+    busy = slowed(1, 1.5, 500, until=1500)
+    assert train(ranks, 4000, busy, seed, step_s=0.02) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rank_that_stays_slow_is_named_after_half_a_minute_of_short_steps(seed: int) -> None:
+    ((step, straggler),) = train(4, 4000, slowed(1, 1.5, 500), seed, step_s=0.02)
+    assert straggler.rank == 1
+    assert 30 <= (step - 500) * 0.02 <= 32
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rank_that_is_slow_now_and_then_is_not_named(seed: int) -> None:
+    """Every third second a rank is slow for 1.2 s: three windows of 20 steps of 20 ms."""
+
+    def seconds(rng: random.Random, rank: int, step: int) -> float:
+        return noisy(0.05)(rng, rank, step) * (1.5 if rank == 1 and step % 150 < 60 else 1)
+
+    assert train(4, 20_000, seconds, seed, step_s=0.02) == []
 
 
 def test_two_slow_ranks_of_eight_are_both_named() -> None:
