@@ -38,7 +38,7 @@ FORMS: dict[str, Mapping[str, Any]] = {
 class Mark(NamedTuple):
     """The state of a search after a number of full trainings."""
 
-    expected: float  # the gain by another full training
+    expected: float | None  # the gain by another full training; None before the model is used
     best: float  # the best metric so far
 
 
@@ -58,7 +58,7 @@ def marks_of(run: Run) -> list[Mark]:
     def observe(work: float, trial: SimulatedTrial) -> None:
         nonlocal best
         while work > len(marks) * FULL:
-            marks.append(Mark(search.method.expected_gain() or 0.0, best))
+            marks.append(Mark(search.method.expected_gain(), best))
         assert trial.metric is not None
         best = min(best, trial.metric)
 
@@ -81,7 +81,10 @@ def figures(seeds: Sequence[int], processes: int) -> Iterable[dict[str, Any]]:
 def _figure(name: str, searches: Sequence[Sequence[Mark]], part: range) -> dict[str, Any]:
     """Return the ratio of the mean expected gain to the mean real gain by one full training in a part."""
     count = len(searches) * len(part)
-    expected = sum(marks[at].expected for marks in searches for at in part) / count
+    gains = [gain for marks in searches for at in part if (gain := marks[at].expected) is not None]
+    if len(gains) < count:
+        raise SystemExit(f"{name}: {count - len(gains)} of {count} states have no expected gain")
+    expected = sum(gains) / count
     real = sum(marks[part.start].best - marks[part.stop].best for marks in searches) / count
     return {
         "name": f"search.expected_gain.{name}",
