@@ -73,8 +73,13 @@ def _maker(name: str, **options: Any) -> Callable[[int], SyneTune]:
     return make
 
 
+# By default, DyHPO fits its model again for every suggestion, which takes seconds in a long search.
+_SELDOM_FITS = {"opt_skip_init_length": 50, "opt_skip_period": 25}
+
 PACKAGES = {
     "Syne Tune PASHA": Package("syne-tune", _maker("PASHA"), ("syne-tune",)),
     "Syne Tune BOHB": Package("syne-tune", _maker("BOHB"), ("syne-tune",)),
-    "Syne Tune DyHPO": Package("syne-tune", _maker("DyHPO"), ("syne-tune",)),
+    "Syne Tune DyHPO": Package(
+        "syne-tune", _maker("DyHPO", search_options=_SELDOM_FITS), ("syne-tune",)
+    ),
 }
