@@ -28,6 +28,7 @@ _TIME = {**_BASE, "time_metric": "epochs", "max_time": FULL}
 OURS: dict[str, Mapping[str, Any]] = {
     "model_asha": {**_LENGTH, "name": "model_asha"},
     "model_asha, stopping": {**_TIME, "name": "model_asha"},
+    "model_asha, 3 rungs": {**_LENGTH, "name": "model_asha", "max_rungs": 3},
     "local_asha": {**_LENGTH, "name": "local_asha", "num_rungs": 4},
     "local_asha, 3 rungs": {**_LENGTH, "name": "local_asha", "num_rungs": 3},
     "async_halving": {**_LENGTH, "name": "async_halving", "num_rungs": 4},

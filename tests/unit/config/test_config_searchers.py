@@ -60,7 +60,7 @@ STOPPING = {"max_trials": 8, "time_metric": "t", "max_time": 9}
         ),
         (
             {"name": "model_asha", **STOPPING},
-            {**HALVING, "num_rungs": None, "max_rungs": 3},
+            {**HALVING, "num_rungs": None, "max_rungs": 2},
         ),
         (
             {

@@ -18,8 +18,9 @@ from det_controlplane.core.search import (
     simulate,
 )
 from det_controlplane.core.search.gaussian_process import GaussianProcess
+from det_controlplane.core.search.observations import Observation, losses_at_last_rung
 from det_controlplane.core.search.simulate import Simulation
-from det_controlplane.core.search.surrogate import standardise
+from det_controlplane.core.search.surrogate import relative
 
 SPACE: Space = {
     "kind": Categorical(("a", "b", "c")),
@@ -100,8 +101,8 @@ def test_trials_that_fail_are_avoided() -> None:
         if failed[-1]:
             take(search.fold(ExitedEarly(request_id, ExitReason.ERRORED)))
         else:
-            loss = distance(create.hparams, 0, 3)
-            take(search.fold(Validated(request_id, {"loss": loss, "epochs": 3})))
+            loss = distance(create.hparams, 0, 9)
+            take(search.fold(Validated(request_id, {"loss": loss, "epochs": 9})))
         take(search.fold(Exited(request_id)))
     assert sum(failed[-20:]) < 8
 
@@ -126,10 +127,11 @@ def test_space_of_constants_can_be_searched() -> None:
 
 def test_prediction_equals_the_observation_at_its_point_and_the_mean_far_away() -> None:
     model = GaussianProcess([[0.1], [0.4]], [-1.0, 1.0], [0.2], 1e-9)
-    near, far = model.covariances([0.4]), model.covariances([9.0])
-    assert model.mean(near) == pytest.approx(1.0, abs=1e-6)
-    assert model.variance(near) < 1e-6 < model.variance(far)
-    assert model.mean(far) == pytest.approx(0.0, abs=1e-6)
+    near, far = (model.weigh(model.predict([x])) for x in (0.4, 9.0))
+    assert near.mean == pytest.approx(1.0, abs=1e-6)
+    assert near.variance < 1e-6
+    assert far.mean == pytest.approx(0.0, abs=1e-6)
+    assert far.variance == pytest.approx(1.0)
 
 
 def test_added_observation_gives_the_same_model_as_a_new_one() -> None:
@@ -140,14 +142,39 @@ def test_added_observation_gives_the_same_model_as_a_new_one() -> None:
     grown = GaussianProcess(points[:-1], values, [0.5, 0.5], 0.01)
     grown.add(points[-1], sum(values) / len(values))
     at = [0.3, 0.7]
-    assert grown.mean(grown.covariances(at)) == pytest.approx(whole.mean(whole.covariances(at)))
+    assert grown.predict(at).mean == pytest.approx(whole.predict(at).mean)
 
 
-def test_standardised_losses_keep_their_order_and_have_no_infinity() -> None:
-    values = standardise([3.0, math.inf, 1.0, 2.0, 1.5])
-    assert sorted(values) == [values[2], values[4], values[3], values[0], values[1]]
-    assert all(map(math.isfinite, values))
-    assert sum(values) == pytest.approx(0)
+def test_assumed_observations_change_variances_only() -> None:
+    rng = random.Random(2)
+    points = [[rng.random(), rng.random()] for _ in range(9)]
+    values = [rng.gauss(0, 1) for _ in points]
+    model = GaussianProcess(points, values, [0.5, 0.5], 0.01)
+    places, added = [[0.2, 0.8], [0.5, 0.5]], [[0.3, 0.7], [0.6, 0.4]]
+    earlier = [model.weigh(model.predict(place)) for place in places]
+    for point in added:
+        values.append(model.predict(point).mean)
+        model.assume(point, earlier)
+    whole = GaussianProcess([*points, *added], values, [0.5, 0.5], 0.01)
+    for prediction, place in zip(earlier, places, strict=True):
+        for later in (whole.weigh(whole.predict(place)), model.weigh(model.predict(place))):
+            assert later.mean == pytest.approx(prediction.mean)
+            assert later.variance == pytest.approx(prediction.variance)
+
+
+def test_losses_are_distances_from_the_best_in_units_of_the_median() -> None:
+    assert relative([3.0, math.inf, 1.0, 2.0, 1.5]) == [2.0, 6.0, 0.0, 1.0, 0.5]
+    assert relative([math.inf, math.inf]) == [0.0, 0.0]
+
+
+def test_losses_at_low_rungs_are_corrected_by_the_usual_change() -> None:
+    results = [(rung, trial, loss) for trial in range(3) for rung, loss in ((0, 9.0), (1, 7.0))]
+    window = [
+        Observation(loss + trial, order, rung, f"t{trial}", [])
+        for order, (rung, trial, loss) in enumerate([*results, (0, 5, 9.0)])
+    ]
+    assert losses_at_last_rung(window) == [7.0, 7.0, 8.0, 8.0, 9.0, 9.0, 12.0]
+    assert losses_at_last_rung(window[2:]) == [10.0, 8.0, 11.0, 9.0, 14.0]  # two trials are too few
 
 
 CATEGORIES: Space = {f"c{index}": Categorical(tuple("abcde")) for index in range(5)}

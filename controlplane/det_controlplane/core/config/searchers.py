@@ -159,7 +159,7 @@ class ModelASHA(_Halving):
     has_model: ClassVar[bool] = True
     name: Literal["model_asha"]
     num_rungs: Rungs | None = None
-    max_rungs: Rungs = 3
+    max_rungs: Rungs = 2
 
 
 class ReplaceFunction(StrictModel):

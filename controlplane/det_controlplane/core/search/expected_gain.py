@@ -2,34 +2,14 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from .ending import Ending, EndReason
-from .gaussian_process import GaussianProcess
 from .rung import pack, unpack
-from .surrogate import scale_of
 
 _PATIENCE = 8  # The expected gain is the largest one of so many estimates.
 _ENOUGH = 30  # A search ends after so many observations at the earliest.
-_CEILING = 3.0  # A loss counts as at most so many medians above the best one.
-
-
-class GainModel:
-    """Predict losses, not their logarithms, with the kernel and the observations of another model."""
-
-    def __init__(self, model: GaussianProcess, losses: Sequence[float]) -> None:
-        best, self._spread = scale_of(losses)
-        self.known = math.isfinite(best)  # Without a finite loss, there is no gain to expect.
-        if not self.known:
-            best, losses = 0.0, [0.0] * len(losses)
-        values = [min((loss - best) / self._spread, _CEILING) for loss in losses]
-        self._process = model.with_values(values, sorted(values)[len(values) // 2])
-
-    def gain(self, covariances: Sequence[float], variance: float) -> float:
-        """Return the expected improvement on the best loss, by the covariances and the variance without its scale."""
-        mean = self._process.mean(covariances)
-        return improvement(-mean, math.sqrt(variance * self._process.scale())) * self._spread
 
 
 class GainWatch:

@@ -1,16 +1,26 @@
 """A Gaussian process with a Matérn 5/2 kernel, without dependencies.
 
-It is made for some 60 points: building it takes about 2 ms, and a prediction 50 µs.
+It is made for some 60 points: building it takes about 2 ms, a prediction 20 µs, and its variance 60 µs more.
 """
 
 import math
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from operator import mul
 
 _SQRT5 = math.sqrt(5)
 _SMALLEST = 1e-9  # The variance of a repeated point is rounded to zero or below.
+
+
+@dataclass(slots=True)
+class Prediction:
+    """The prediction of a value. `row` and `variance` are known after `weigh`."""
+
+    mean: float
+    scaled: list[float]
+    row: list[float]  # the covariances with all observations; `weigh` whitens them
+    variance: float = 1.0  # without the scale of the process
 
 
 class GaussianProcess:
@@ -47,30 +57,36 @@ class GaussianProcess:
         self._rows.append([*row, diagonal])
         self._weights = []
 
-    def with_values(self, values: Sequence[float], mean: float) -> "GaussianProcess":
-        """Return the process of other values at the same points. It shares the Cholesky factor."""
-        other = copy(self)
-        other._mean, other._points, other._rows = mean, self._points[:], self._rows[:]
-        other._whitened, other._weights = [], []
-        for row, value in zip(self._rows, values, strict=True):
-            residual = value - mean - _dot(row, other._whitened)
-            other._whitened.append(residual / row[-1])
-        return other
-
-    def covariances(self, point: Sequence[float]) -> list[float]:
-        """Return the covariances of a point with all observations, for `mean` and `variance`."""
-        return self._covariances(list(map(mul, point, self._scales)))
-
-    def mean(self, covariances: Sequence[float]) -> float:
+    def predict(self, point: Sequence[float]) -> Prediction:
+        """Return the expected value at a point, without its variance."""
+        scaled = list(map(mul, point, self._scales))
+        covariances = self._covariances(scaled)
         weights = self._weights or self._solve_weights()
-        return self._mean + _dot(covariances, weights)
+        return Prediction(self._mean + _dot(covariances, weights), scaled, covariances)
 
-    def variance(self, covariances: Sequence[float]) -> float:
-        return self.unit_variance(covariances) * self.scale()
+    def weigh(self, prediction: Prediction) -> Prediction:
+        """Compute the variance of a prediction."""
+        row = prediction.row = self._solve_rows(prediction.row)
+        prediction.variance = max(1 - _square(row), _SMALLEST)
+        return prediction
 
-    def unit_variance(self, covariances: Sequence[float]) -> float:
-        """Return the variance without its scale. It does not depend on the values."""
-        return max(1 - _square(self._solve_rows(covariances)), _SMALLEST)
+    def assume(self, point: Sequence[float], predictions: Iterable[Prediction] = ()) -> None:
+        """Add an observation of the expected value, and update the variances of weighed predictions.
+
+        It changes no expected value, so the weights of the other observations stay."""
+        weights = self._weights or self._solve_weights()
+        added = list(map(mul, point, self._scales))
+        row = self._solve_rows(self._covariances(added))
+        diagonal = math.sqrt(max(1 + self._noise - _square(row), _SMALLEST))
+        for prediction in predictions:
+            covariance = _matern(math.dist(prediction.scaled, added))
+            step = (covariance - _dot(prediction.row, row)) / diagonal
+            prediction.row.append(step)
+            prediction.variance = max(prediction.variance - step * step, _SMALLEST)
+        self._points.append(added)
+        self._rows.append([*row, diagonal])
+        self._whitened.append(0.0)
+        weights.append(0.0)
 
     def scale(self) -> float:
         """Return the most likely variance of the process."""
@@ -102,6 +118,10 @@ class GaussianProcess:
                 weights[below] -= row[below] * weight
         self._weights = weights
         return weights
+
+
+def _matern(distance: float) -> float:
+    return (1 + distance + distance * distance / 3) * math.exp(-distance)
 
 
 def _square(vector: Sequence[float]) -> float:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 from .actions import Create
 from .ending import Ending
-from .expected_gain import GainModel, GainWatch, improvement
-from .gaussian_process import GaussianProcess
+from .expected_gain import GainWatch, improvement
+from .gaussian_process import GaussianProcess, Prediction
 from .local_asha import neighbour_of
-from .rng import Rng
+from .observations import Observation, Observations, losses_at_last_rung
 from .rung import pack, unpack
 from .sampling import Proposal, Sampler
-from .surrogate import Observations, Surrogate
+from .surrogate import Surrogate, scale_of
 from .unit_cube import decode, encode, leaves_of
 
 _RANDOM_TRIALS = 8  # The model is used after so many observations.
@@ -28,10 +28,12 @@ _PARENTS = 8
 _WAITING = 12  # candidates among the waiting trials
 _RANK_PRESSURE = 2  # The rank of a parent is uniform ** this, so the best are chosen most often.
 _NEIGHBOURS = 48  # candidates near the parents
-_ANYWHERE = 12  # candidates from the whole space
-_WEIGHED = (
-    16  # The variance is computed for so many candidates of each kind, the best predicted ones.
+_ALTERNATIVES = (
+    8  # The best candidates that were not chosen are candidates of the next round again,
 )
+_HILL_CLIMBERS = 32  # and so are variations of these.
+_ANYWHERE = 64  # candidates from the whole space
+_WEIGHED_NEAR, _WEIGHED_ANYWHERE = 20, 12  # The variance is computed for the best predicted ones.
 _ROUND_GROWTH = 50  # After each 50 observations, a round of the model makes one more decision.
 _PENDING = 16  # The model assumes its prediction for so many trials without an observation.
 
@@ -45,26 +47,32 @@ class _Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weighed:
-    improvement: float  # in the model's units
-    gain: float  # in units of the metric
+class _Candidate:
     decision: _Decision
+    prediction: Prediction
+    rung: int  # that it trains to next
+    remaining: float  # the fraction of a full training that it needs
 
 
 class ModelProposal(Proposal):
     """Choose the trials with the largest expected improvement at the last rung."""
 
+    has_model: ClassVar[bool] = True
     considered: ClassVar[int] = _WAITING
 
-    def __init__(self, sampler: Sampler, num_rungs: int, least_gain: float | None = None) -> None:
+    def __init__(
+        self, sampler: Sampler, num_rungs: int, divisor: float, least_gain: float | None = None
+    ) -> None:
         """Make a proposal that ends the search when its expected gain is below `least_gain`."""
         super().__init__(sampler)
+        self._remaining = [1.0, *(1 - divisor**-left for left in range(num_rungs - 1, 0, -1))]
         self._watch = GainWatch(least_gain)
         self._leaves = leaves_of(sampler.space)
         self._surrogate = Surrogate(self._leaves, num_rungs)
         self._observations = Observations()
         self._points: dict[str, list[float]] = {}  # of open trials
         self._pending: dict[str, None] = {}  # open trials without an observation, oldest first
+        self._alternatives: list[list[float]] = []  # points
         self._decisions: list[_Decision] = []  # of the latest round, not used yet
 
     def create(self) -> Create:
@@ -90,7 +98,9 @@ class ModelProposal(Proposal):
         if len(waiting) == 1 or not self._learned():
             return waiting[0]
         model = self._surrogate.model(self._observations.window())
-        return min(waiting, key=lambda request_id: self._mean(model, self._points[request_id]))
+        return min(
+            waiting, key=lambda request_id: self._predict(model, self._points[request_id]).mean
+        )
 
     def record(self, request_id: str, rung: int, loss: float) -> None:
         self._pending.pop(request_id, None)
@@ -120,16 +130,18 @@ class ModelProposal(Proposal):
             "surrogate": self._surrogate.snapshot(),
             "points": {request_id: pack(point) for request_id, point in self._points.items()},
             "pending": list(self._pending),
+            "alternatives": [pack(point) for point in self._alternatives],
             "decisions": [[pack(entry.point), entry.waiting] for entry in self._decisions],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        if "gain" in state:  # snapshots of earlier versions have none
+        if "gain" in state:  # snapshots of earlier versions have neither it nor alternatives
             self._watch.restore(state["gain"])
         self._observations.restore(state["observations"])
         self._surrogate.restore(state["surrogate"])
         self._points = {request_id: unpack(point) for request_id, point in state["points"].items()}
         self._pending = dict.fromkeys(state["pending"])
+        self._alternatives = [unpack(point) for point in state.get("alternatives", ())]
         self._decisions = [
             _Decision(unpack(point), waiting) for point, waiting in state["decisions"]
         ]
@@ -148,63 +160,91 @@ class ModelProposal(Proposal):
                 return decision
 
     def _round(self, waits: Waits, count: int) -> list[_Decision]:
-        """Return the decisions with the largest expected improvement, the best first."""
+        """Return the decisions with the largest expected improvement for their remaining training.
+
+        Each decision assumes that the earlier ones have their expected results, so that they are not alike."""
         window = self._observations.window()
         model = self._surrogate.fit(window)
-        gain_model = GainModel(model, [entry.loss for entry in window])
-        known = {entry.request_id: entry.point for entry in window}
-        means = {request_id: self._mean(model, point) for request_id, point in known.items()}
-        ranked = sorted(known, key=means.__getitem__)
-        parents = [known[request_id] for request_id in ranked[:_PARENTS]]
-        waiting = [rid for rid in ranked if rid in self._points and waits(rid)]
+        scale = model.scale()
+        known = {entry.request_id: entry for entry in window}  # the highest rung of each trial
+        means = {rid: self._predict(model, entry.point).mean for rid, entry in known.items()}
+        ranked = [known[request_id] for request_id in sorted(known, key=means.__getitem__)]
+        best = means[ranked[0].request_id]
         for request_id in islice(reversed(self._pending), _PENDING):
-            first = self._surrogate.at(self._points[request_id], rung=0)
-            model.add(first, model.mean(model.covariances(first)))
-        rng, best = self._sampler.rng, means[ranked[0]]
-        near = [self._neighbour(parents, rng) for _ in range(max(_NEIGHBOURS, 3 * count))]
-        anywhere = [self._snap([rng.uniform() for _ in self._leaves]) for _ in range(_ANYWHERE)]
-        pending = [self._points[request_id] for request_id in self._pending]
-        seen = {tuple(point) for point in (*known.values(), *pending)}
-        near, anywhere = _unseen(near, seen), _unseen(anywhere, seen)
-        # The model predicts the mean far from all observations. Predictions near the parents would displace it.
-        pools = (
-            [_Decision(point) for point in near],
-            [_Decision(point) for point in anywhere],
-            [_Decision(known[request_id], request_id) for request_id in waiting[:_WAITING]],
-        )
-        weighed = [
-            entry for pool in pools for entry in self._weigh(model, gain_model, best, pool, count)
-        ]
-        if gain_model.known:
-            self._watch.add(max(entry.gain for entry in weighed), self._observations.count)
-        weighed.sort(key=lambda entry: entry.improvement, reverse=True)
-        return [entry.decision for entry in weighed[:count]]
+            model.assume(self._surrogate.at(self._points[request_id], 0))
+        waiting = [e for e in ranked if e.request_id in self._points and waits(e.request_id)]
+        candidates = self._candidates(model, ranked, waiting[:_WAITING])
 
-    def _weigh(
+        def expected(candidate: _Candidate) -> float:
+            prediction = candidate.prediction
+            deviation = math.sqrt(prediction.variance * scale)
+            return improvement(best - prediction.mean, deviation)
+
+        def efficiency(candidate: _Candidate) -> float:
+            return expected(candidate) / candidate.remaining
+
+        best_loss, spread = scale_of(losses_at_last_rung(window))
+        if math.isfinite(best_loss):
+            self._watch.add(spread * max(map(expected, candidates)), self._observations.count)
+        decisions: list[_Decision] = []
+        while candidates and len(decisions) < count:
+            chosen = max(candidates, key=efficiency)
+            candidates.remove(chosen)
+            decisions.append(chosen.decision)
+            at = self._surrogate.at(chosen.decision.point, chosen.rung)
+            model.assume(at, [candidate.prediction for candidate in candidates])
+        candidates.sort(key=efficiency, reverse=True)
+        points = [c.decision.point for c in candidates if c.decision.waiting is None]
+        self._alternatives = points[:_ALTERNATIVES]
+        return decisions
+
+    def _candidates(
         self,
         model: GaussianProcess,
-        gain_model: GainModel,
-        best: float,
-        candidates: Sequence[_Decision],
-        count: int,
-    ) -> list[_Weighed]:
-        """Return the expected improvement on `best` of the candidates with the best predictions."""
-        predicted = []
-        for candidate in candidates:
-            covariances = model.covariances(self._surrogate.at(candidate.point))
-            predicted.append((model.mean(covariances), covariances, candidate))
-        predicted.sort(key=lambda entry: entry[0])
-        weighed = []
-        for mean, covariances, candidate in predicted[: max(_WEIGHED, count)]:
-            variance = model.unit_variance(covariances)
-            expected = improvement(best - mean, math.sqrt(variance * model.scale()))
-            weighed.append(_Weighed(expected, gain_model.gain(covariances, variance), candidate))
-        return weighed
+        ranked: Sequence[Observation],
+        waiting: Sequence[Observation],
+    ) -> list[_Candidate]:
+        rng, alternatives = self._sampler.rng, self._alternatives
+        parents = [entry.point for entry in ranked[:_PARENTS]]
+        near = [self._neighbour(parents) for _ in range(_NEIGHBOURS)]
+        if alternatives:
+            near += [self._neighbour(alternatives) for _ in range(_HILL_CLIMBERS)]
+            near += alternatives
+        anywhere = [self._snap([rng.uniform() for _ in self._leaves]) for _ in range(_ANYWHERE)]
+        pending = [self._points[request_id] for request_id in self._pending]
+        seen = {tuple(point) for point in (*(entry.point for entry in ranked), *pending)}
+        # The model predicts the mean far from all observations. Predictions near the parents would displace it.
+        return [
+            *self._best_new(model, _unseen(near, seen), _WEIGHED_NEAR),
+            *self._best_new(model, _unseen(anywhere, seen), _WEIGHED_ANYWHERE),
+            *(self._waiting(model, entry) for entry in waiting),
+        ]
 
-    def _mean(self, model: GaussianProcess, point: Sequence[float]) -> float:
-        return model.mean(model.covariances(self._surrogate.at(point)))
+    def _best_new(
+        self, model: GaussianProcess, points: Sequence[list[float]], count: int
+    ) -> list[_Candidate]:
+        """Return new trials with the best predictions."""
+        candidates = [
+            _Candidate(_Decision(point), self._predict(model, point), 0, self._remaining[0])
+            for point in points
+        ]
+        candidates.sort(key=lambda candidate: candidate.prediction.mean)
+        for candidate in candidates[:count]:
+            model.weigh(candidate.prediction)
+        return candidates[:count]
 
-    def _neighbour(self, parents: Sequence[list[float]], rng: Rng) -> list[float]:
+    def _waiting(self, model: GaussianProcess, entry: Observation) -> _Candidate:
+        """Return a trial that can continue from its checkpoint."""
+        rung = entry.rung + 1
+        prediction = model.weigh(self._predict(model, entry.point))
+        decision = _Decision(entry.point, entry.request_id)
+        return _Candidate(decision, prediction, rung, self._remaining[rung])
+
+    def _predict(self, model: GaussianProcess, point: Sequence[float]) -> Prediction:
+        return model.predict(self._surrogate.at(point))
+
+    def _neighbour(self, parents: Sequence[list[float]]) -> list[float]:
+        rng = self._sampler.rng
         parent = parents[int(len(parents) * rng.uniform() ** _RANK_PRESSURE)]
         return self._snap(neighbour_of(self._leaves, parent, rng))
 

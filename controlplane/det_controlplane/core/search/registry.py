@@ -27,7 +27,7 @@ Searcher = Mapping[str, Any]
 _CONCURRENT = 16
 _DIVISOR = 4
 _MAX_RUNGS = 5
-_MODEL_RUNGS = 3  # The model compares trials after a ninth of their training, not after an 81st.
+_MODEL_RUNGS = 2  # The model compares trials after a third of their training, not after an 81st.
 
 
 def new(searcher: Searcher, space: Space, seed: int) -> Search:
@@ -161,7 +161,7 @@ def _model_asha(searcher: Searcher, sampler: Sampler) -> Method:
     (bracket,) = brackets_of(searcher)
     config = _asha_config(searcher, bracket)
     least_gain = (searcher.get("stop_when") or {}).get("expected_gain_below")
-    proposal = ModelProposal(sampler, bracket.rungs, least_gain)
+    proposal = ModelProposal(sampler, bracket.rungs, config.divisor, least_gain)
     if promotes(searcher):
         return PromotionAsha(proposal, config)
     return StoppingAsha(proposal, config, RecentRung)
