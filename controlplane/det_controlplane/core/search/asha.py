@@ -102,6 +102,10 @@ class StoppingAsha(Method):
     def progress(self) -> float:
         return self._config.progress(len(self._rungs[0]), self._completed - self._invalid)
 
+    @property
+    def has_model(self) -> bool:
+        return self._proposal.has_model
+
     def expected_gain(self) -> float | None:
         return self._proposal.expected_gain()
 

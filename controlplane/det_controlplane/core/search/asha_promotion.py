@@ -83,6 +83,10 @@ class PromotionAsha(Method):
     def progress(self) -> float:
         return self._config.progress(self._rungs[0].arrived, self._completed - self._invalid)
 
+    @property
+    def has_model(self) -> bool:
+        return self._proposal.has_model
+
     def expected_gain(self) -> float | None:
         return self._proposal.expected_gain()
 

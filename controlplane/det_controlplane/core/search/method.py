@@ -75,6 +75,11 @@ class Method(ABC):
         """Start to record decisions at rungs and return the records by bracket. Methods without rungs have none."""
         return ()
 
+    @property
+    def has_model(self) -> bool:
+        """Return whether another version of the program may decide differently after the same events."""
+        return False
+
     def expected_gain(self) -> float | None:
         """Return the expected improvement of the metric by another full training, if the method has a model."""
         return None

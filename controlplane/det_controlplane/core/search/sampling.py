@@ -79,6 +79,7 @@ def _draw_all(space: Space) -> Callable[[Rng], dict[str, Any]]:
 class Proposal:
     """Propose independent samples. Methods that learn override the hooks to make better proposals."""
 
+    has_model: ClassVar[bool] = False  # see Method.has_model
     considered: ClassVar[int] = 1  # the number of waiting trials that `choose` compares
 
     def __init__(self, sampler: Sampler) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.engine.views import STOPPED_EARLY, WAITS_FOR_SEARCH, time
 
-_SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
+_SNAPSHOT = text("SELECT snapshot, snapshot_seq FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""
     SELECT event FROM search_events WHERE experiment_id = :id AND seq > :after AND seq <= :upto ORDER BY seq
 """)
@@ -40,8 +40,10 @@ def cost_limits(tx: Tx) -> dict[int, float]:
     return {row.experiment_id: row.cost_limit_usd for row in tx.execute(_COST_LIMITS).all()}
 
 
-def snapshot(tx: Tx, experiment_id: int) -> Any:
-    return tx.execute(_SNAPSHOT, {"id": experiment_id}).scalar()
+def snapshot(tx: Tx, experiment_id: int) -> tuple[Any, int]:
+    """Return the snapshot and the number of its last event, or None and 0."""
+    row = tx.execute(_SNAPSHOT, {"id": experiment_id}).one()
+    return row.snapshot, row.snapshot_seq
 
 
 def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, Any]]:

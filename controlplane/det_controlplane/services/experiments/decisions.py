@@ -35,13 +35,14 @@ def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, An
         trials = searches.trials_of(tx, experiment_id, unit, whole=whole)
     watched = _watched(ctx, experiment_id, row)
     histories = watched.histories if watched else ()
-    view = _SearchView(row, histories, watched.search.ending if watched else None)
+    current = _current(ctx, experiment_id, row, watched)
+    view = _SearchView(row, histories, current.ending if current else None)
     return {
         "method": row.searcher["name"], "metric": row.searcher.get("metric") or "", "unit": unit,
         "smallerIsBetter": row.searcher.get("smaller_is_better", True),
         "divisor": row.searcher.get("divisor") if histories else None,
         "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(row, histories), strict=True)],
-        "ending": view.ending_json(), "expectedGain": _expected_gain(ctx, experiment_id, row, watched, trials),
+        "ending": view.ending_json(), "expectedGain": _expected_gain(ctx, experiment_id, row, current, trials),
         "trials": [view.trial(t) for t in trials],
     }  # fmt: skip
 
@@ -54,7 +55,8 @@ def sentence_of(ctx: Context, experiment_id: int, trial_id: int, state: str) -> 
             return ""
         request_id = searches.request_of(tx, trial_id)
     watched = _watched(ctx, experiment_id, row)
-    view = _SearchView(row, watched.histories, watched.search.ending) if watched else None
+    current = _current(ctx, experiment_id, row, watched)
+    view = _SearchView(row, watched.histories, current.ending) if watched and current else None
     return view.sentence(request_id, state) if view else ""
 
 
@@ -65,7 +67,8 @@ def ending_of(ctx: Context, experiment_id: int) -> str:
     if row is None or not row.searcher.get("stop_when"):
         return ""
     watched = _watched(ctx, experiment_id, row)
-    ending = watched.search.ending if watched else None
+    current = _current(ctx, experiment_id, row, watched)
+    ending = current.ending if current else None
     return ending.sentence(str(row.searcher["metric"])) if ending else ""
 
 
@@ -73,11 +76,11 @@ def _expected_gain(
     ctx: Context,
     experiment_id: int,
     row: StoredSearch,
-    watched: WatchedSearch | None,
+    current: search.Search | None,
     trials: Sequence[SearchedTrial],
 ) -> dict[str, Any] | None:
     """Return the expected gain of another full training, also for each dollar if the trainings cost money."""
-    gain = watched.search.method.expected_gain() if watched else None
+    gain = current.method.expected_gain() if current else None
     if gain is None:
         return None
     (cost,) = costs.of_experiments(ctx, [experiment_id])
@@ -181,3 +184,21 @@ def _watched(ctx: Context, experiment_id: int, row: StoredSearch) -> WatchedSear
     cache.seq = row.seq
     ctx.memory.watched.store(experiment_id, cache)
     return cache
+
+
+def _current(
+    ctx: Context, experiment_id: int, row: StoredSearch, watched: WatchedSearch | None
+) -> search.Search | None:
+    """Return the search that decides. It differs from a replay if another version of its model has decided earlier."""
+    if watched is None or not watched.search.method.has_model:
+        return watched.search if watched else None
+    with ctx.db.autocommit() as tx:
+        saved, seq = searches.snapshot(tx, experiment_id)
+        events = searches.events(tx, experiment_id, seq, row.seq)
+    if saved is None:
+        return watched.search
+    space: Space = parse_space({"hyperparameters": row.hyperparameters})
+    restored = search.restore(row.searcher, space, row.seed, saved)
+    for event in events:
+        restored.fold(search.event_from_json(event))
+    return restored

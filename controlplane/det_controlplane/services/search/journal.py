@@ -28,6 +28,7 @@ class Journal:
         self._search: search.Search | None = None
         self._new: list[search.Event] = []
         self._closed = False
+        self._decided = False  # by a model, since the latest snapshot
         self.begins = False  # the search was made in this transaction
         self.has_remote_events = False
         self._progress_at: datetime | None = None
@@ -49,6 +50,7 @@ class Journal:
         folded = self._folded()
         self._new.append(event)
         actions = folded.fold(event)
+        self._decided = self._decided or (bool(actions) and folded.method.has_model)
         self.has_remote_events = bool(folded.remote_events())
         self._closed = self._closed or any(isinstance(a, search.Shutdown) for a in actions)
         return actions
@@ -93,6 +95,11 @@ class Journal:
 
     @property
     def snapshot_due(self) -> bool:
+        """Return whether a process that starts later would replay too much, or a decision of a model.
+
+        A model of a later version would decide differently, and it takes milliseconds for each decision."""
+        if self._decided:
+            return True
         replayed = self._experiment.seq + len(self._new) - self._experiment.snapshot_seq
         return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
 
@@ -105,6 +112,7 @@ class Journal:
         row = self._experiment
         searches.save_snapshot(self._tx, row.id, row.seq, folded.snapshot())
         row.snapshot_seq = row.seq
+        self._decided = False
 
     def keep(self) -> None:
         """Keep the search after the commit for the next transaction."""
@@ -134,7 +142,7 @@ class Journal:
         config = experiments.config(self._tx, row.id)
         space = parse_space(config)
         if row.snapshot_seq:
-            saved = searches.snapshot(self._tx, row.id)
+            saved, _ = searches.snapshot(self._tx, row.id)
             return search.restore(config["searcher"], space, row.seed, saved)
         return search.new(config["searcher"], space, row.seed)
 
