@@ -22,6 +22,7 @@ from det_controlplane.core.search import (
     restore,
     simulate,
 )
+from det_controlplane.core.search.expected_gain import GainWatch
 
 SPACE: Space = {"x": Double(0.0, 1.0), "y": Double(0.0, 1.0)}
 BASE: dict[str, Any] = {
@@ -48,12 +49,21 @@ def ending(searcher: Mapping[str, Any], least_gain: float, **options: Any) -> An
 
 @FORMS
 def test_search_ends_when_its_expected_gain_is_small(searcher: Mapping[str, Any]) -> None:
-    simulation = ending(searcher, 0.01)
+    simulation = ending(searcher, 0.001)
     assert simulation.outcome == Shutdown()
     assert 30 < len(simulation.trials) < 200
     best = min(trial.metric for trial in simulation.trials.values() if trial.length == 27)
     assert best < 0.05 + 1 / 27
     assert all(trial.ended for trial in simulation.trials.values())
+
+
+def test_expected_gain_learns_from_expectations_that_came_true() -> None:
+    kept, broken = GainWatch(None), GainWatch(None)
+    for trained in range(1, 21):
+        kept.add(0.1, best=5.0 - 0.1 * trained, trained=trained, observations=trained)
+        broken.add(0.1, best=5.0, trained=trained, observations=trained)
+    assert kept.expected() == pytest.approx(0.1, rel=0.15)
+    assert broken.expected() == pytest.approx(0.001, rel=0.5)
 
 
 @FORMS

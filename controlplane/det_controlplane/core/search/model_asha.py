@@ -66,6 +66,7 @@ class ModelProposal(Proposal):
         """Make a proposal that ends the search when its expected gain is below `least_gain`."""
         super().__init__(sampler)
         self._remaining = [1.0, *(1 - divisor**-left for left in range(num_rungs - 1, 0, -1))]
+        self._trained = 0.0  # full trainings
         self._watch = GainWatch(least_gain)
         self._leaves = leaves_of(sampler.space)
         self._surrogate = Surrogate(self._leaves, num_rungs)
@@ -104,6 +105,7 @@ class ModelProposal(Proposal):
 
     def record(self, request_id: str, rung: int, loss: float) -> None:
         self._pending.pop(request_id, None)
+        self._trained += self._remaining[rung] - sum(self._remaining[rung + 1 : rung + 2])
         comparable = loss if math.isfinite(loss) else math.inf
         self._observations.add(comparable, rung, request_id, self._points[request_id])
 
@@ -125,6 +127,7 @@ class ModelProposal(Proposal):
 
     def snapshot(self) -> dict[str, Any]:
         return {
+            "trained": self._trained,
             "gain": self._watch.snapshot(),
             "observations": self._observations.snapshot(),
             "surrogate": self._surrogate.snapshot(),
@@ -135,7 +138,8 @@ class ModelProposal(Proposal):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        if "gain" in state:  # snapshots of earlier versions have neither it nor alternatives
+        self._trained = state.get("trained", 0.0)  # Earlier versions did not store all of these.
+        if "gain" in state:
             self._watch.restore(state["gain"])
         self._observations.restore(state["observations"])
         self._surrogate.restore(state["surrogate"])
@@ -185,7 +189,9 @@ class ModelProposal(Proposal):
 
         best_loss, spread = scale_of(losses_at_last_rung(window))
         if math.isfinite(best_loss):
-            self._watch.add(spread * max(map(expected, candidates)), self._observations.count)
+            gain = spread * max(map(expected, candidates))
+            best_seen = self._observations.best_loss()
+            self._watch.add(gain, best_seen, self._trained, self._observations.count)
         decisions: list[_Decision] = []
         while candidates and len(decisions) < count:
             chosen = max(candidates, key=efficiency)

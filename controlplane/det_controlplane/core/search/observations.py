@@ -48,6 +48,9 @@ class Observations:
         """Return the number of observations that are known, at most the size of the window."""
         return len(self._newest)
 
+    def best_loss(self) -> float:
+        return self._best[0].loss if self._best else math.inf
+
     def window(self) -> list[Observation]:
         chosen = {entry.order: entry for entry in self._best}
         for entry in reversed(self._newest):
