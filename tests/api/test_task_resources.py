@@ -146,7 +146,8 @@ def test_long_series_is_merged_to_the_wanted_number_of_points(
     assert total / 3600 == pytest.approx(29.5)
     assert found["memory"]["values"][-1] == 59
     assert found["gpu_memory 0"]["values"][-1] == 59
-    assert max(found["gpu_util 0"]["values"]) < 59
+    # The use is a mean, and the memory a maximum. The last part of an hour may have one sample only.
+    assert sum(found["gpu_util 0"]["values"]) < sum(found["gpu_memory 0"]["values"])
 
 
 def test_start_time_leaves_out_earlier_points(

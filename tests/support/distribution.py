@@ -93,7 +93,8 @@ class _Carrier(socketserver.StreamRequestHandler):
         return told
 
     def _carry_body(self, onwards: socket.socket) -> None:
-        with suppress(OSError):
+        # `handle` may return and close the stream while this thread reads, which is a ValueError.
+        with suppress(OSError, ValueError):
             while piece := self.rfile.read1(1 << 16):
                 onwards.sendall(piece)
             onwards.shutdown(socket.SHUT_WR)
