@@ -37,7 +37,7 @@ def run_all(options: argparse.Namespace, methods: Sequence[str], datasets: Seque
             "--methods", ";".join(chosen), "--datasets", ",".join(map(str, datasets)),
             "--seeds", str(options.seeds), "--processes", str(options.processes),
         ]  # fmt: skip
-        # More threads than processors make the runs of BLAS ten times slower.
+        # Each process has one processor, so more threads would only compete for it.
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         subprocess.run(command, check=True, env={**os.environ, **threads, "PYTHONPATH": path})
 

@@ -165,6 +165,16 @@ def account(
 
 
 @pytest.fixture
+def mine(cluster: FakeCluster) -> FakeCluster:
+    """Return a cluster with three experiments, two of which belong to the signed-in user."""
+    cluster.add(1)
+    cluster.add(2, archived=True, username="determined")
+    running = {"state": "STATE_RUNNING", "progress": 0.42, "endTime": None, "forkedFrom": 1}
+    cluster.add(3, username="determined", **running)
+    return cluster
+
+
+@pytest.fixture
 def google() -> Iterator["FakeGoogle"]:
     from tests.support.google_server import google_cloud
 

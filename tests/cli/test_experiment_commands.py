@@ -11,7 +11,7 @@ from det_cli import connection
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import RecordedRequest, Refusal
-from tests.support.fake_cluster import CKPT, FakeCluster
+from tests.support.fake_cluster import CKPT, NO_MODULE, FakeCluster
 
 LIST = """\
    ID | Owner      | Name    |   Parent ID | State   | Progress   | Started                  | Ended   | Resource Pool
@@ -25,15 +25,6 @@ TRIALS = """\
             |           |     "lr": 0.1 |                          |                          |
             |           | }             |                          |                          |
 """
-
-
-@pytest.fixture
-def mine(cluster: FakeCluster) -> FakeCluster:
-    cluster.add(1)
-    cluster.add(2, archived=True, username="determined")
-    running = {"state": "STATE_RUNNING", "progress": 0.42, "endTime": None, "forkedFrom": 1}
-    cluster.add(3, username="determined", **running)
-    return cluster
 
 
 def test_list_shows_own_experiments_that_are_not_archived(mine: FakeCluster, det: Det) -> None:
@@ -226,11 +217,6 @@ def test_describe_prints_reason_and_next_steps(
     assert ("det trial logs 40" in out) == (state == "STATE_ERROR")
 
 
-NO_MODULE = {
-    "state": "ERROR", "code": "ERROR", "sentence": "has failed: No module named 'numppy'",
-    "cause": "No module named 'numppy'", "details": "trial 42: exit code: 1", "failedTrialId": 42,
-    "needsNewCode": True, "nextStep": "fix the code and create it again",
-}  # fmt: skip
 NO_METRIC = {
     "state": "ERROR", "code": "ERROR", "sentence": "has failed: trial 42: metric 'los' was not reported",
     "cause": "trial 42: metric 'los' was not reported", "details": "", "failedTrialId": 42,
@@ -248,15 +234,6 @@ def test_describe_suggests_new_code_and_the_logs_of_the_named_trial(
     assert "fix the code and create it again" in out
     assert "det trial logs 42 " in out
     assert "det experiment continue" not in out
-
-
-def test_wait_says_to_fix_the_code(mine: FakeCluster, det: Det) -> None:
-    mine.add(4, state="STATE_ERROR")
-    mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_MODULE]})
-    lines = det("e", "wait", 4).err.splitlines()
-    assert lines[1] == "No module named 'numppy'."
-    assert "Next step: fix the code and create it again." in lines
-    assert lines[-1] == "`det trial logs 42` shows the output of its code."
 
 
 def test_failed_search_suggests_to_fix_the_metric_and_names_the_trial_of_the_cause(
@@ -395,69 +372,6 @@ def test_describe_writes_tables_into_a_directory(
         assert [r["Trial ID"] for r in csv.DictReader(f)] == ["10"]
 
 
-def test_wait_exits_with_0_for_completed_experiment(mine: FakeCluster, det: Det) -> None:
-    assert det("e", "wait", 1).code == 0
-
-
-def test_wait_prints_a_warning_about_a_metric_that_was_not_reported(
-    mine: FakeCluster, det: Det
-) -> None:
-    reason = {"state": "COMPLETED", "code": "COMPLETED", "sentence": "", "warning": "no metric"}
-    mine.on("GET", "/api/v1/why/experiment/1", lambda _: {"reasons": [reason]})
-    result = det("e", "wait", 1)
-    assert result.code == 0
-    assert result.err.splitlines()[-1] == "Warning: no metric."
-
-
-def test_wait_exits_with_0_if_the_warnings_cannot_be_read(mine: FakeCluster, det: Det) -> None:
-    def refuse(_: object) -> object:
-        raise Refusal(404, "no such path")
-
-    mine.on("GET", "/api/v1/why/experiment/1", refuse)
-    assert det("e", "wait", 1).code == 0
-
-
-def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) -> None:
-    mine.add(4, state="STATE_ERROR")
-    result = det("e", "wait", 4)
-    assert (result.code, result.out) == (1, "")
-    assert result.err.splitlines() == [
-        "Experiment 4 is ERROR.",
-        "exited with code 3.",
-        "  details: trial 40: container failed with non-zero exit code: 3",
-        "`det trial logs 40` shows the output of its code.",
-    ]
-
-
-def test_wait_for_several_experiments_has_the_worst_exit_code(mine: FakeCluster, det: Det) -> None:
-    mine.add(5, state="STATE_COMPLETED")
-    assert det("e", "wait", "1,5").code == 0
-    mine.add(4, state="STATE_ERROR")
-    result = det("e", "wait", 4, 5)
-    assert result.code == 1
-    assert "Experiment 4 is ERROR." in result.err
-    assert "Experiment 5 is COMPLETED." in result.err
-    missing = det("e", "wait", 5, 99)
-    assert missing.code == 3
-    assert "Experiment 5 is" not in missing.err
-
-
-def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:
-    states = iter(["STATE_QUEUED", "STATE_RUNNING", "STATE_COMPLETED"])
-
-    def answer(_: object) -> object:
-        return {"experiment": {**mine.experiments[3], "state": next(states)}}
-
-    mine.on("GET", "/api/v1/experiments/3", answer)
-    result = det("e", "wait", 3, "--polling-interval", 0)
-    assert result.code == 0
-    assert [line.split()[-1] for line in result.err.splitlines()] == [
-        "QUEUED.",
-        "RUNNING.",
-        "COMPLETED.",
-    ]
-
-
 def test_delete_requires_yes_without_a_terminal(mine: FakeCluster, det: Det) -> None:
     result = det("e", "delete", 1)
     assert result.code == 2
@@ -484,14 +398,6 @@ def test_each_setting_sends_one_patch_request(
     assert det("e", "set", *words).code == 0
     (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
     assert request.body == {"id": 1, **sent}
-
-
-def test_set_deadline_prints_the_time_of_a_duration(mine: FakeCluster, det: Det) -> None:
-    mine.experiments[1]["deadline"] = {"time": "2026-11-20T13:00:00Z"}
-    out = det("e", "set", "deadline", 1, "3h").out
-    assert out == "Set `deadline` of experiment 1 to 2026-11-20 13:00:00+0000\n"
-    (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
-    assert request.body == {"id": 1, "resources": {"deadline": "3h"}}
 
 
 def test_gc_policy_lists_checkpoints_to_delete_and_requires_yes(
@@ -547,60 +453,6 @@ def test_move_resolves_workspace_and_project_names(mine: FakeCluster, det: Det) 
     assert "no project 'letters'" in result.err
 
 
-def test_trial_describe_prints_a_summary(mine: FakeCluster, det: Det) -> None:
-    points = [{"batches": b, "values": {"val_loss": v}} for b, v in ((100, 0.5), (200, 0.25))]
-    curve = {"trial": {"id": 10}, "metrics": [{"name": "val_loss", "data": points}]}
-    mine.on("GET", "/api/v1/trials/time-series", {"trials": [curve]})
-    mine.on("GET", "/api/v1/costs/trials", {"costs": [{"id": 10, "costUsd": 1.5, "slotHours": 3}]})
-    mine.on("GET", "/api/v1/why/trial/10", {"reasons": [{**NO_MODULE, "failedTrialId": 10}]})
-    mine.experiments[1]["config"] = {"searcher": {"name": "random", "metric": "val_loss"}}
-    lines = det("t", "describe", 10).out.splitlines()
-    assert lines[0].startswith("Trial 10  COMPLETED  of experiment 1")
-    assert any(line.startswith("trained     200 batches") for line in lines)
-    assert "best        val_loss 0.25 (smaller is better)" in lines
-    assert any(line.startswith("curve       0.5 ") and line.endswith(" 0.25") for line in lines)
-    assert "cost        $1.50 for 3.00 slot hours" in lines
-    assert "why         No module named 'numppy'" in lines
-    assert any("det trial describe 10 --json" in line for line in lines)
-    assert "{" not in "".join(lines)
-    assert json.loads(det("t", "describe", 10, "--json").out)["trial"]["id"] == 10
-    assert "Workloads:" in det("t", "describe", 10, "--table").out
-
-
-def test_trial_describe_lists_workloads(mine: FakeCluster, det: Det) -> None:
-    rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
-    assert [(r["Workload"], r["Result"]) for r in rows] == [
-        ("training", "loss=0.75"),
-        ("training", "loss=0.5"),
-        ("validation", "val_loss=0.25"),
-        ("checkpoint", CKPT),
-    ]
-
-
-def test_trial_describe_metrics_has_one_column_per_metric(mine: FakeCluster, det: Det) -> None:
-    out = det("t", "describe", 10, "--metrics", "--csv").out
-    rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
-    assert [r["Training Metric: loss"] for r in rows if r["Training Metric: loss"]] == [
-        "0.75",
-        "0.5",
-    ]
-    assert [r["Validation Metric: val_loss"] for r in rows][-2:].count("0.25") == 1
-    assert "avgMetrics" not in det("t", "describe", 10, "--metrics").out
-
-
-def test_workloads_of_one_step_are_listed_separately(mine: FakeCluster, det: Det) -> None:
-    metrics = {"metrics": {"avgMetrics": {"loss": 0.1 + 0.2}}}
-    shared = {
-        "checkpoint": {"totalBatches": 5, "state": "STATE_COMPLETED", "uuid": CKPT},
-        "training": {"totalBatches": 5, **metrics},
-        "validation": {"totalBatches": 5, **metrics},
-    }
-    mine.on("GET", "/api/v1/trials/10/workloads", {"workloads": [shared]})
-    rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
-    assert [r["Workload"] for r in rows] == ["training", "validation", "checkpoint"]
-    assert rows[0]["Result"] == "loss=0.3"
-
-
 @pytest.mark.parametrize("verb", ["cancel", "kill"])
 def test_ending_an_ended_experiment_reports_its_state(
     mine: FakeCluster, det: Det, verb: str
@@ -611,45 +463,3 @@ def test_ending_an_ended_experiment_reports_its_state(
     mine.on("GET", "/api/v1/trials/10", {"trial": {"id": 10, "state": "STATE_ERROR"}})
     assert det("t", "kill", 10).out == "Trial 10 has already ended: it is ERROR\n"
     assert mine.sent("POST", f".*/{verb}") == []
-
-
-def test_trial_kill_is_confirmed(mine: FakeCluster, det: Det) -> None:
-    mine.trials[10]["state"] = "STATE_RUNNING"
-    assert det("trial", "kill", 10).out == "Killed trial 10\n"
-
-
-DEADLINE = {
-    "time": "2026-11-21T10:00:00Z", "state": "IN_DANGER", "choice": "ON_DEMAND", "probability": 0.41,
-    "predictedEnd": "2026-11-21T11:00:00Z", "reason": "deadline Sat: it may be late", "decidedAt": None,
-}  # fmt: skip
-
-
-def test_list_shows_deadlines_only_if_an_experiment_has_one(cluster: FakeCluster, det: Det) -> None:
-    cluster.add(1, username="determined")
-    assert "Deadline" not in det("e", "list", "--csv").out
-    cluster.add(2, username="determined", deadline=DEADLINE)
-    without, row = csv.DictReader(io.StringIO(det("e", "list", "--csv").out))
-    assert (without["Deadline"], without["In Time"], without["Machines"]) == ("", "", "")
-    assert row["Deadline"] == "2026-11-21 10:00:00+0000"
-    assert row["Predicted End"] == "2026-11-21 11:00:00+0000"
-    assert (row["In Time"], row["Machines"]) == ("41%, in danger", "on demand")
-
-
-def test_describe_shows_the_deadline_with_its_reason_once(cluster: FakeCluster, det: Det) -> None:
-    cluster.add(1, deadline=DEADLINE)
-    lines = det("e", "describe", "1").out.splitlines()
-    index = next(i for i, line in enumerate(lines) if line.startswith("deadline"))
-    assert lines[index : index + 2] == [
-        "deadline    2026-11-21 10:00:00+0000; 41%, in danger; predicted end 2026-11-21 11:00:00+0000;"
-        " now: on demand",
-        "            deadline Sat: it may be late",
-    ]
-    cluster.add(2, state="STATE_QUEUED", deadline=DEADLINE)
-    reason = {"state": "QUEUED", "sentence": f"waits; {DEADLINE['reason']}", "trialId": None}
-    cluster.on("GET", "/api/v1/why/experiment/2", {"reasons": [reason]})
-    assert det("e", "describe", "2").out.count("it may be late") == 1
-
-
-def test_describe_table_has_the_columns_of_deadlines(cluster: FakeCluster, det: Det) -> None:
-    cluster.add(1, deadline=DEADLINE)
-    assert "41%, in danger" in det("e", "describe", "1", "--format", "csv").out

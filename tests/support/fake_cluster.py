@@ -13,6 +13,12 @@ from tests.support.fake_api import FakeApi, Raw, RecordedRequest, Refusal
 START = "2026-11-20T10:00:00.123456Z"
 END = "2026-11-20T11:30:00Z"
 CKPT = "11111111-2222-3333-4444-555555555555"
+# The reason of a trial that failed because of its code.
+NO_MODULE = {
+    "state": "ERROR", "code": "ERROR", "sentence": "has failed: No module named 'numppy'",
+    "cause": "No module named 'numppy'", "details": "trial 42: exit code: 1", "failedTrialId": 42,
+    "needsNewCode": True, "nextStep": "fix the code and create it again",
+}  # fmt: skip
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 
 

@@ -119,9 +119,8 @@ class TestModelAshaThatPromotes(SearcherContract):
     seeds = range(4)
 
 
-class TestModelAshaThatStopsInEveryKindOfSpace(SearcherContract):
-    searcher: ClassVar[Mapping[str, Any]] = {
-        **_TIME,
+class _ModelAshaInEveryKindOfSpace(SearcherContract):
+    model: ClassVar[Mapping[str, Any]] = {
         "name": "model_asha",
         "max_trials": 40,
         "smaller_is_better": False,
@@ -134,19 +133,12 @@ class TestModelAshaThatStopsInEveryKindOfSpace(SearcherContract):
         return None  # other classes measure the cost
 
 
-class TestModelAshaThatPromotesInEveryKindOfSpace(SearcherContract):
-    searcher: ClassVar[Mapping[str, Any]] = {
-        **_LENGTH,
-        "name": "model_asha",
-        "max_trials": 40,
-        "smaller_is_better": False,
-    }
-    max_trials = 40
-    space = _EVERY_KIND
-    seeds = range(2)
+class TestModelAshaThatStopsInEveryKindOfSpace(_ModelAshaInEveryKindOfSpace):
+    searcher: ClassVar[Mapping[str, Any]] = {**_TIME, **_ModelAshaInEveryKindOfSpace.model}
 
-    def scaled(self, trials: int) -> None:
-        return None  # other classes measure the cost
+
+class TestModelAshaThatPromotesInEveryKindOfSpace(_ModelAshaInEveryKindOfSpace):
+    searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, **_ModelAshaInEveryKindOfSpace.model}
 
 
 class TestLocalAshaInEveryKindOfSpace(SearcherContract):

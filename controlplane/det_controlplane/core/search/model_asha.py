@@ -21,17 +21,13 @@ from .surrogate import Surrogate, scale_of
 from .unit_cube import decode, encode, leaves_of
 
 _RANDOM_TRIALS = 8  # The model is used after so many observations.
-_RANDOM = (
-    0.05  # Later, this fraction of the trials is still random, so the search can leave an optimum.
-)
+_RANDOM = 0.05  # Later, this fraction of trials is random, so the search can leave an optimum.
 _PARENTS = 8
 _WAITING = 12  # candidates among the waiting trials
 _RANK_PRESSURE = 2  # The rank of a parent is uniform ** this, so the best are chosen most often.
 _NEIGHBOURS = 48  # candidates near the parents
-_ALTERNATIVES = (
-    8  # The best candidates that were not chosen are candidates of the next round again,
-)
-_HILL_CLIMBERS = 32  # and so are variations of these.
+_ALTERNATIVES = 8  # The next round considers so many candidates again that were not chosen.
+_HILL_CLIMBERS = 32  # candidates near these
 _ANYWHERE = 64  # candidates from the whole space
 _WEIGHED_NEAR, _WEIGHED_ANYWHERE = 20, 12  # The variance is computed for the best predicted ones.
 _ROUND_GROWTH = 50  # After each 50 observations, a round of the model makes one more decision.
@@ -50,7 +46,7 @@ class _Decision:
 class _Candidate:
     decision: _Decision
     prediction: Prediction
-    rung: int  # that it trains to next
+    rung: int  # the next rung of its trial
     remaining: float  # the fraction of a full training that it needs
 
 
